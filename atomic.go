@@ -21,38 +21,40 @@ import (
 // on one word, accumulates included, take place in the order of the calls; other operations
 // posted later may take place before: see Fence.
 
-// FetchAdd adds to the 8-byte word at dst, which must be aligned to 8 bytes, and returns
-// its previous value. It does not allocate or block.
+// FetchAdd adds add to the 8-byte word at dst, which must be aligned to 8 bytes
+// (ErrAlign). Wait of the request returns the word's previous value. FetchAdd does not
+// allocate or block.
 // Hot path.
 func (p *Peer) FetchAdd(dst Remote, add uint64) AtomicRequest {
 	return p.atomic(initiator.FetchAdd, dst, 0, add)
 }
 
-// CompareSwap sets the 8-byte word at dst, which must be aligned to 8 bytes, to swap if its
-// value is compare, and returns its previous value. It does not allocate or block.
+// CompareSwap sets the 8-byte word at dst, which must be aligned to 8 bytes (ErrAlign), to
+// swap if its value is compare. Wait of the request returns the word's previous value: the
+// swap took place if it equals compare. CompareSwap does not allocate or block.
 // Hot path.
 func (p *Peer) CompareSwap(dst Remote, compare, swap uint64) AtomicRequest {
 	return p.atomic(initiator.CompareSwap, dst, compare, swap)
 }
 
-// Swap sets the 8-byte word at dst, which must be aligned to 8 bytes, and returns its
-// previous value.
+// Swap sets the 8-byte word at dst, which must be aligned to 8 bytes (ErrAlign), to v.
+// Wait of the request returns the word's previous value.
 func (p *Peer) Swap(dst Remote, v uint64) AtomicRequest {
 	return p.emulate(dst, onesided.RMW{Func: onesided.Set, Arg: v})
 }
 
-// FetchAnd sets the 8-byte word at dst, which must be aligned to 8 bytes, to word & mask,
-// and returns its previous value.
+// FetchAnd sets the 8-byte word at dst, which must be aligned to 8 bytes (ErrAlign), to
+// word & mask. Wait of the request returns the word's previous value.
 func (p *Peer) FetchAnd(dst Remote, mask uint64) AtomicRequest {
 	return p.emulate(dst, onesided.RMW{Func: onesided.And, Arg: mask})
 }
 
-// FetchOr is FetchAnd with word | mask.
+// FetchOr sets the word to word | mask, otherwise as FetchAnd.
 func (p *Peer) FetchOr(dst Remote, mask uint64) AtomicRequest {
 	return p.emulate(dst, onesided.RMW{Func: onesided.Or, Arg: mask})
 }
 
-// FetchXor is FetchAnd with word ^ mask.
+// FetchXor sets the word to word ^ mask, otherwise as FetchAnd.
 func (p *Peer) FetchXor(dst Remote, mask uint64) AtomicRequest {
 	return p.emulate(dst, onesided.RMW{Func: onesided.Xor, Arg: mask})
 }
@@ -100,35 +102,35 @@ func (p *Peer) reachWord(at Remote) (addr uint64, rkey uint32, err error) {
 	return addr, rkey, err
 }
 
-// FetchAdd32 adds to the 4-byte word at dst, which must be aligned to 4 bytes, and returns
-// its previous value. The aligned 8 bytes around it must lie in the same region. Links
-// execute it directly only in the upper half of the 8 bytes; in the lower half it is
-// emulated.
+// FetchAdd32 adds add to the 4-byte word at dst, which must be aligned to 4 bytes
+// (ErrAlign). Wait of the request returns the word's previous value. The aligned 8 bytes
+// that contain the word must lie in the same region (ErrBounds). In the upper half of
+// these 8 bytes FetchAdd32 is an atomic of the link; in the lower half it is emulated.
 func (p *Peer) FetchAdd32(dst Remote, add uint32) AtomicRequest32 {
 	return p.half(dst, onesided.RMW{Func: onesided.Add, Arg: uint64(add)})
 }
 
-// CompareSwap32 is CompareSwap of 4 bytes; alignment as FetchAdd32.
+// CompareSwap32 is CompareSwap of 4 bytes, aligned as for FetchAdd32.
 func (p *Peer) CompareSwap32(dst Remote, compare, swap uint32) AtomicRequest32 {
 	return p.half(dst, onesided.RMW{Func: onesided.SetIf, Compare: uint64(compare), Arg: uint64(swap)})
 }
 
-// Swap32 is Swap of 4 bytes; alignment as FetchAdd32.
+// Swap32 is Swap of 4 bytes, aligned as for FetchAdd32.
 func (p *Peer) Swap32(dst Remote, v uint32) AtomicRequest32 {
 	return p.half(dst, onesided.RMW{Func: onesided.Set, Arg: uint64(v)})
 }
 
-// FetchAnd32 is FetchAnd of 4 bytes; alignment as FetchAdd32.
+// FetchAnd32 is FetchAnd of 4 bytes, aligned as for FetchAdd32.
 func (p *Peer) FetchAnd32(dst Remote, mask uint32) AtomicRequest32 {
 	return p.half(dst, onesided.RMW{Func: onesided.And, Arg: uint64(mask)})
 }
 
-// FetchOr32 is FetchOr of 4 bytes; alignment as FetchAdd32.
+// FetchOr32 is FetchOr of 4 bytes, aligned as for FetchAdd32.
 func (p *Peer) FetchOr32(dst Remote, mask uint32) AtomicRequest32 {
 	return p.half(dst, onesided.RMW{Func: onesided.Or, Arg: uint64(mask)})
 }
 
-// FetchXor32 is FetchXor of 4 bytes; alignment as FetchAdd32.
+// FetchXor32 is FetchXor of 4 bytes, aligned as for FetchAdd32.
 func (p *Peer) FetchXor32(dst Remote, mask uint32) AtomicRequest32 {
 	return p.half(dst, onesided.RMW{Func: onesided.Xor, Arg: uint64(mask)})
 }
@@ -178,7 +180,7 @@ func (a AtomicRequest32) Wait(ctx context.Context) (uint32, error) {
 	return uint32((v + a.held) >> a.shift), err // one of them is 0
 }
 
-// Reduction is how Accumulate and Fetch combine two elements.
+// Reduction is the operation by which Accumulate and Fetch combine two elements.
 type Reduction uint8
 
 // Reductions. Integers wrap around. If either operand is NaN, the minimum and the maximum
@@ -188,46 +190,49 @@ const (
 	Min     = Reduction(onesided.Min)
 	Max     = Reduction(onesided.Max)
 	Prod    = Reduction(onesided.Prod)
-	Replace = Reduction(onesided.Replace) // the new element, whatever was there
-	BitAnd  = Reduction(onesided.BitAnd)  // of integers, as the next two: ErrInvalid for others
+	Replace = Reduction(onesided.Replace) // the new element replaces the old one
+	BitAnd  = Reduction(onesided.BitAnd)  // bitwise and; integers only, like BitOr and BitXor (ErrInvalid)
 	BitOr   = Reduction(onesided.BitOr)
 	BitXor  = Reduction(onesided.BitXor)
 	NoOp    = Reduction(onesided.NoOp) // the element stays; for operations that fetch: an atomic load
 )
 
-// String is the name of the reduction.
+// String returns the name of the reduction.
 func (r Reduction) String() string { return onesided.Reduction(r).String() }
 
-// Element is the set of types that Accumulate combines.
+// Element is the set of types that Accumulate and Fetch combine.
 type Element interface {
 	~int32 | ~int64 | ~uint32 | ~uint64 | ~float32 | ~float64
 }
 
-// Accumulate combines the elements of src with those at dst in the peer's memory, which
-// must be aligned to their size: dst[i] = op(dst[i], src[i]). The target's engine does the
-// work, or this side where the link maps the target's memory; the target's application makes
-// no call, and the data travels once. src may be memory of any kind and belongs to the engine
-// until the request is complete, that is, until all elements have been combined.
+// Accumulate combines the elements of src with those at dst in the peer's memory: dst[i] =
+// op(dst[i], src[i]). dst must be aligned to the size of an element (ErrAlign). If the
+// link maps the target's memory, this side does the work, otherwise the target's engine;
+// the target's application makes no call, and the data travels once. src may be memory of
+// any kind. It belongs to the engine until the request is complete, which is when all
+// elements have been combined.
 //
-// Each element is combined atomically with respect to other Accumulates at the same target,
-// to the target's own sync/atomic and, except over RDMA, to atomics of peers. The order of
-// combinations between ranks is not defined. Accumulates of one rank take place after the
-// puts posted for the peer before, in the order of the calls, and in order with its atomics
-// on the same words; other operations posted later may overtake them: see Fence. The first
-// Accumulate that a peer's engine executes sets up 64 KiB of memory on either side. It does
-// not allocate or block.
+// The combination of each element is atomic with respect to other accumulates at the same
+// target, to sync/atomic operations of the target itself and, except over RDMA, to atomics
+// of peers. The order of accumulates of different ranks is not defined. An accumulate
+// takes place after the puts and accumulates that this rank has posted for the peer
+// before, and in order with this rank's atomics on the same words. Other operations posted
+// later may overtake it: see Fence.
+//
+// The first Accumulate that a peer's engine executes allocates 64 KiB on either side.
+// Accumulate does not allocate Go memory or block.
 // Hot path.
 func Accumulate[T Element](p *Peer, dst Remote, op Reduction, src []T) Request {
 	return p.accumulate(dst, op, typeOf[T](), Bytes(src))
 }
 
-// Fetch combines v with the element at dst in the peer's memory, which must be aligned to
-// its size, as Accumulate does, and returns the element's previous value: a fetching
-// minimum, an addition of floating point, an exchange (Replace). An element of 4 bytes must
-// have the aligned 8 bytes around it in the same region. It is an atomic like those of
-// Peer: atomic with respect to them and to accumulates, and in order with those of this
-// rank on the same word. Call Forget on the request if the value is not needed. It does not
-// allocate or block.
+// Fetch combines v with the element at dst in the peer's memory, as Accumulate does, and
+// returns the element's previous value: a fetching minimum, a floating-point addition, an
+// exchange (Replace), a load (NoOp). dst must be aligned to the element's size (ErrAlign);
+// for an element of 4 bytes the aligned 8 bytes that contain it must lie in the same
+// region (ErrBounds). Fetch is atomic with respect to the atomics of Peer and to
+// accumulates, and in order with those of this rank on the same word. Call Forget on the
+// request if the value is not needed. Fetch does not allocate or block.
 //
 //	lowest, err := rma.Fetch(p, at, rma.Min, cost).Wait(ctx) // before ours
 //
@@ -249,14 +254,16 @@ func Fetch[T Element](p *Peer, dst Remote, op Reduction, v T) FetchRequest[T] {
 	return FetchRequest[T]{Request: r.Request, held: r.held}
 }
 
-// FetchRequest is a Fetch in flight. Its Request is for WaitAny and similar functions.
+// FetchRequest is a Fetch, or a wait of AwaitUntil, in flight. Its Request can be passed
+// to WaitAny and similar functions.
 type FetchRequest[T Element] struct {
 	Request
 	held  uint64 // by the word, if the operation was complete at once
 	shift uint8
 }
 
-// Wait returns the element's previous value. Errors are those of Request.Wait.
+// Wait returns the element's previous value or, for AwaitUntil, the value that met the
+// condition. Errors are those of Request.Wait.
 func (f FetchRequest[T]) Wait(ctx context.Context) (T, error) {
 	v, err := f.wait(ctx, nil)
 	return ofBits[T]((v + f.held) >> f.shift), err // one of them is 0

@@ -116,6 +116,8 @@ func (b *barrier) viaServer(ctx context.Context, mine []byte) (all [][]byte, err
 // processors. In that case each round from rank to rank costs a turn of the scheduler: 4
 // ranks on 2 processors need 200 µs, against 60 µs through the server, which wakes each
 // rank only once; 2 ranks need 1 µs, against 45 µs through the server (BenchmarkBarrier).
+// A rank that is bound to some processors counts by the ranks that share these, unless its
+// GOMAXPROCS is less: then a quota, or its user, restricts it further.
 // If no host is oversubscribed and all ranks have memory for the words, barriers run from
 // rank to rank from now on.
 func (b *barrier) census(ctx context.Context) error {
@@ -234,7 +236,7 @@ func (b *barrier) again(ctx context.Context) error {
 func (b *barrier) brokenBy(word uint64) error {
 	rank, err := int(word&^(broken|cutOff)), ErrPeerGone
 	if word&cutOff != 0 {
-		err = fmt.Errorf("%w: another rank has lost its connection with this one", ErrFlushed)
+		err = fmt.Errorf("%w: another rank lost its connection with this rank", ErrFlushed)
 	}
 	if uint(rank) >= uint(b.eng.Size()) {
 		return &PeerError{Rank: AnyRank, Op: "barrier", Err: ErrPeerMisbehaves}

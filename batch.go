@@ -10,10 +10,11 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Batch is a list of messages, puts and gets that are posted together: the engine plans the
-// modes of the messages together, and likewise the ways of the puts and of the gets. The
-// puts take place first, in no particular order, then the gets, then the messages are sent.
-// It may be reused when its request is complete. It is for one goroutine.
+// Batch is a list of messages, puts and gets that are posted together: the engine chooses
+// the modes of all messages together, and likewise the ways of the puts and of the gets.
+// The puts take place first, in no particular order, then the gets; then the messages are
+// sent. A batch may be reused when its request is complete. It must be used by one
+// goroutine at a time.
 type Batch struct {
 	peer  *Peer
 	b     hub.Batch
@@ -33,11 +34,13 @@ func (l pieceList) size() (n, bytes int) {
 	return len(l), bytes
 }
 
-// Put adds a copy of src to dst. The places of a batch's puts must not overlap. A put that
-// is refused fails the whole batch in Send.
+// Put appends a put of src to dst. The destinations of a batch's puts must not overlap
+// (ErrOverlap). If one put is refused, Send fails for the whole batch. src belongs to the
+// engine from Send until the batch is complete.
 func (b *Batch) Put(dst Remote, src Buffer) { b.move(initiator.Put, src, dst) }
 
-// Get adds a copy of src to dst. As Put.
+// Get appends a get of src to dst: see Put. dst belongs to the engine from Send until the
+// batch is complete.
 func (b *Batch) Get(dst Buffer, src Remote) { b.move(initiator.Get, dst, src) }
 
 func (b *Batch) move(k initiator.Kind, local Buffer, remote Remote) {
@@ -60,14 +63,14 @@ func (b *Batch) fail(err error) {
 	}
 }
 
-// Add appends a message. msg belongs to the engine until the batch is complete.
+// Add appends a message. msg belongs to the engine from Send until the batch is complete.
 func (b *Batch) Add(tag uint32, msg []byte) {
 	o := b.b.Add()
 	o.Data, o.Tag, o.Registered = msg, tag, false
 }
 
-// AddBuffer appends a message in registered memory. A buffer that cannot be sent
-// fails the whole batch in Send.
+// AddBuffer appends a message in registered memory: see Add. If the buffer is not valid,
+// Send fails for the whole batch.
 func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
 	o := b.b.Add()
 	rights, err := buf.out(b.peer, &o.Data, &o.LKey, &o.RKey)
@@ -78,7 +81,7 @@ func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
 	}
 }
 
-// Len is the number of messages.
+// Len returns the number of messages; puts and gets do not count.
 func (b *Batch) Len() int { return len(b.b.Outs) }
 
 // Reset empties the batch, keeping its memory. It must not be called while the batch is in
@@ -96,11 +99,11 @@ func (b *Batch) Reset() {
 }
 
 // Explain reports how the batch would be sent now: the class of the path and the source of
-// its parameters, then every way of the puts and of the gets and every mode of the
-// messages, with its predicted time, term by term, and the plan. It sends nothing. For
-// messages, the peer must have exchanged messages with this rank before. Explain does not
-// apply to this rank itself. Errors wrap ErrNotTalking, or are those of a connection that
-// has ended.
+// its parameters; every way of the puts and of the gets and every mode of the messages,
+// each with the terms of its predicted time; and the choice. It sends nothing. If the
+// batch has messages, the two ranks must have exchanged messages before. Otherwise, and
+// for batches to this rank itself, the error wraps ErrNoMessages. Other errors are those
+// of a connection that has ended.
 func (b *Batch) Explain() (string, error) {
 	p := b.peer
 	if b.err != nil {
@@ -132,8 +135,9 @@ func (b *Batch) Explain() (string, error) {
 	return fmt.Sprintf("path: %v\n%s", p.eng.bringup.Path(p.rank), &text), nil
 }
 
-// Send posts the batch. The request is complete when all its messages are, as in Peer.Send;
-// its error is the first of theirs. It does not allocate.
+// Send posts the batch. The request is complete when all puts, gets and messages are, the
+// messages as by Peer.Send; its error is the first error among them. Send does not
+// allocate.
 // Hot path.
 func (b *Batch) Send() Request {
 	p := b.peer

@@ -92,8 +92,9 @@ func AllGatherKeys(ctx context.Context, e *Engine, mem *Region) ([]Key, error) {
 	return keys, nil
 }
 
-// Window is a region on every rank, accessed by rank and offset: all ranks create it
-// together, which exchanges the keys. Its methods may be called from any goroutine.
+// Window is a region on every rank, accessed by rank and offset. All ranks create it
+// together and exchange its keys in that call. Its methods may be called from any
+// goroutine.
 //
 //	w, err := eng.Window(ctx, 1<<20)
 //	req := eng.Peer(to).Put(w.At(to, 4096), w.Slice(0, 64))
@@ -107,16 +108,16 @@ type Window struct {
 	freeing doubt
 }
 
-// Window allocates size bytes, zeroed, registered, outside the Go heap, and joins them with
-// the memory that the other ranks allocate by the same call. Sizes may differ between ranks
-// and may be 0, and so may the rights of peers, which are as for Alloc. All ranks must call
-// it, and make collective calls in the same order.
+// Window allocates size bytes of zeroed memory outside the Go heap, registers it as Alloc
+// does, and joins it with the memory that the other ranks allocate by the same call. The
+// sizes of ranks may differ and may be 0, and the rights may differ as well. All ranks
+// must call Window, and make all collective calls in the same order.
 //
 // The call succeeds on all ranks or on none. If a rank cannot allocate, it fails on all
-// ranks. If a rank's ctx ends before all ranks have called it (or Config.SetupTimeout, if
-// ctx has no deadline), that rank gives the call up for all ranks: each gets a *PeerError
-// that names it and wraps ErrGivenUp, or ErrPeerGone if a rank is gone. The next call is a
-// new one on all ranks. See also ErrUndecided.
+// ranks. If a rank's ctx ends before all ranks have called it (or, without a deadline,
+// Config.SetupTimeout), that rank gives the call up for all ranks: each gets a *PeerError
+// that names that rank and wraps ErrGivenUp, or ErrPeerGone if a rank is gone. The next
+// call is a new one on all ranks. See also ErrUndecided.
 func (e *Engine) Window(ctx context.Context, size int, access ...Access) (*Window, error) {
 	var failed error
 	c, all, err := e.windows.together(ctx, e, "window", size, func() ([]byte, *Region) {
@@ -130,8 +131,9 @@ func (e *Engine) Window(ctx context.Context, size int, access ...Access) (*Windo
 	return newWindow(e, c, c.mem, all, failed)
 }
 
-// WindowOf is Window for memory that each rank has registered already. The region stays the
-// caller's. A rank without memory passes the region of Alloc(0).
+// WindowOf is Window for memory that each rank has registered already. The region remains
+// the caller's: Window.Free does not close it. A rank that contributes no memory passes a
+// region of Alloc(0).
 func (e *Engine) WindowOf(ctx context.Context, mem *Region) (*Window, error) {
 	var failed error
 	if mem == nil || mem.eng != e || !mem.reg.Live() {
@@ -159,7 +161,7 @@ func newWindow(e *Engine, c *collective, mem *Region, all [][]byte, err error) (
 	w := &Window{eng: e, mem: mem, owned: c.mem != nil, keys: make([]Key, len(all)), number: c.x.Number()}
 	for r := 0; r < len(all) && err == nil; r++ {
 		if len(all[r]) < KeySize {
-			err = &PeerError{Rank: r, Op: "window", Err: fmt.Errorf("it cannot: %q", all[r])}
+			err = &PeerError{Rank: r, Op: "window", Err: fmt.Errorf("that rank has no memory for it: %q", all[r])}
 			break
 		}
 		w.keys[r], err = keyOf(r, all[r])
@@ -186,21 +188,21 @@ func (w *Window) Len(rank int) int { return w.keys[rank].Len() }
 // Bytes returns this rank's part. It must not be used after Free.
 func (w *Window) Bytes() []byte { return w.mem.Bytes() }
 
-// Slice returns n bytes of this rank's part, from off on.
+// Slice returns the n bytes of this rank's part that begin at offset off.
 func (w *Window) Slice(off, n int) Buffer { return w.mem.Slice(off, n) }
 
-// Region returns this rank's part.
+// Region returns this rank's part as a region.
 func (w *Window) Region() *Region { return w.mem }
 
-// Free waits until all operations of this rank with its peers are complete, and until all
-// ranks have called Free, and releases the memory. It does not report errors of operations:
-// their requests do. Ranks must free windows in the same order; otherwise the error wraps
-// ErrOutOfStep, and nothing is released.
+// Free waits until all operations of this rank with its peers are complete and all ranks
+// have called Free, and then releases the memory. It does not report errors of those
+// operations: their requests do. Ranks must free windows in the same order; otherwise the
+// error wraps ErrOutOfStep, and nothing is released.
 //
-// If a rank's ctx ends before that, the Free is given up on all ranks, as described at
-// Engine.Window, and the window stays unchanged: call Free again. If a rank is gone, the
-// others cannot wait for it: the error wraps ErrPeerGone, and the memory is released. An
-// error that wraps ErrInUse means that memory cannot be released yet, as for Region.Close:
+// If a rank's ctx ends before that, Free is given up on all ranks, as described at
+// Engine.Window, and the window is unchanged: call Free again. If a rank is gone, Free
+// does not wait for it: the error wraps ErrPeerGone, and the memory is released. An error
+// that wraps ErrInUse means that the memory cannot be released yet, as for Region.Close:
 // call Free again.
 func (w *Window) Free(ctx context.Context) error {
 	if w.freed.Load() {

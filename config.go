@@ -15,8 +15,8 @@ import (
 // default. Open takes a copy.
 //
 // Environment variables and a settings file override the fields, so that a program can run
-// with other settings without a change; docs/configuration.md lists all settings under the
-// same names, with the reason for each default.
+// with other settings without a change. docs/configuration.md lists all settings under the
+// same names, with their units and bounds and the reason for each default.
 type Config struct {
 	// Job is the job to join. Nil means the one in the environment, or rank 0 of 1.
 	Job *Job
@@ -25,13 +25,14 @@ type Config struct {
 	// none. The file must exist.
 	File string
 
-	// Settings sets settings that have no field here by name, as in a settings file, for
-	// example {"ibv_gid_index": "3"}. A name that is also a field overrides the field.
+	// Settings holds settings by name, as in a settings file, for example
+	// {"ibv_gid_index": "3"}; most have no field here. If one does, the name overrides the
+	// field.
 	Settings map[string]string
 
 	// Fabric is the only kind of link to use. RMA_FABRIC overrides it. Empty or FabricAuto:
-	// the best link that both sides have: shared memory on one host, RDMA between hosts,
-	// TCP if there is neither.
+	// for each peer the best link that both sides have, which is shared memory on one host,
+	// RDMA between hosts, and TCP otherwise.
 	Fabric Fabric
 
 	// Bind is the address that the TCP link listens on. RMA_TCP_BIND overrides it. Zero:
@@ -55,23 +56,23 @@ type Config struct {
 
 	// Sampling is the source of the cost model's parameters of a link. RMA_SAMPLING
 	// overrides it. Empty: SamplingCached. One pair of ranks measures each kind of link at
-	// the first start; every later batch profits.
+	// the first start; all later starts use the result.
 	Sampling Sampling
 
-	// SamplingBudget bounds the time to measure one kind of link, 2 ms to 10 s.
+	// SamplingBudget bounds the time to measure one kind of link, from 2 ms to 10 s.
 	// RMA_SAMPLING_BUDGET overrides it. Zero: 50 ms, little compared with the start of a
-	// job. Slow links profit from more, once: the result is saved.
+	// job. For a slow link a larger budget gives better parameters; it is spent once, because
+	// the result is saved.
 	SamplingBudget time.Duration
 
-	// PathBudget bounds the time to measure the path to a class of peers that the first
-	// pair of its kind of link does not belong to: another distance in the caches of a host
-	// or, with TCP, in the network. Two ranks measure it in the background after their
-	// first contact, once for all peers of the class, over a connection of their own, and
-	// save it; until then the parameters of the nearest class serve. Paths that wait for
-	// round trips of milliseconds need the time, the others keep to SamplingBudget.
-	// Negative: only the first pair measures. RMA_PATH_BUDGET overrides it. Zero: 5 s, in
-	// which the ranks use little processor time: they sleep while they wait for such a
-	// path.
+	// PathBudget bounds the time to measure the path to a class of peers other than that of
+	// the first pair: peers at another distance in the caches of a host or, with TCP, in the
+	// network. Two ranks measure such a path in the background after their first contact,
+	// once for all peers of the class, over a separate connection, and save the result;
+	// until then the engine uses the parameters of the nearest class. Paths with round trips
+	// of milliseconds need this time; for others SamplingBudget applies. Negative: only the
+	// first pair measures. RMA_PATH_BUDGET overrides it. Zero: 5 s, most of which the two
+	// ranks sleep.
 	PathBudget time.Duration
 
 	// PathBytes bounds the bytes that measuring such a path moves, in both directions
@@ -79,15 +80,16 @@ type Config struct {
 	// each size up to 1 MiB.
 	PathBytes int
 
-	// Learn is the number of messages sent alone between two that are timed, to check the
-	// link against its measured parameters; each planned batch counts as four. The timings
-	// adjust the choice of modes. Negative: never; SamplingOff disables it as well.
-	// RMA_LEARN overrides it. Zero: 256, which costs 2 ns per message.
+	// Learn is the interval at which the engine times a message, to compare the link with
+	// its measured parameters: one in so many messages that are sent alone is timed, and a
+	// planned batch counts as four messages. The timings adjust the choice of modes.
+	// Negative: never; SamplingOff disables it as well. RMA_LEARN overrides it. Zero: 256,
+	// which costs 2 ns per message.
 	Learn int
 
-	// Profiles is the directory of saved measurements. RMA_PROFILES overrides it. Empty:
-	// rma in the user's cache directory, because they belong to the machine and not to a
-	// program.
+	// Profiles is the directory of saved measurements. RMA_PROFILES overrides it. Empty: the
+	// directory rma in the user's cache directory, because measurements belong to the
+	// machine and not to a program.
 	Profiles string
 
 	// Depth is the number of requests that may be in flight with one peer, at most 65536;
@@ -96,10 +98,10 @@ type Config struct {
 	// stalls streams of small operations.
 	Depth int
 
-	// Outstanding is the number of operations with one peer that may be posted and not
-	// complete, receives not counted, at least 16; the limit over all peers is four times
-	// as many. An operation beyond the limit fails with ErrBusy. Negative: no limit.
-	// RMA_OUTSTANDING overrides it. Zero: 262144, which take less than 0.5 GB.
+	// Outstanding bounds the operations with one peer that are posted and not complete,
+	// without receives; at least 16. The bound for all peers together is four times as
+	// large. An operation beyond it fails with ErrBusy. Negative: no bound. RMA_OUTSTANDING
+	// overrides it. Zero: 262144, which take less than 0.5 GB.
 	Outstanding int
 
 	// PinnedLimit is the number of bytes of unregistered application memory that each link
@@ -131,12 +133,15 @@ type Config struct {
 	Adverts int
 
 	// Spin is the number of polls before a wait yields the processor; negative: none.
-	// RMA_SPIN overrides it. Zero: Open chooses it by the ranks and processors of the host.
+	// RMA_SPIN overrides it. Zero: Open chooses it by the ranks and processors of the host,
+	// and waits do not spin while other threads want the processor.
 	Spin int
 
 	// Yields is the number of times that a wait yields the processor before it sleeps;
-	// negative: never. RMA_YIELDS overrides it. Zero: Open chooses it by the ranks and
-	// processors of the host.
+	// negative: once. RMA_YIELDS overrides it. Zero: Open chooses it by the ranks and
+	// processors of the host. Setting Spin or Yields disables the adaptation to other load:
+	// with Yields of 1 << 24 waits practically never sleep, with -1 for both they sleep after
+	// one yield.
 	Yields int
 
 	// PeerTimeout bounds the time in which a link detects that a peer is gone, at least 1
@@ -146,14 +151,14 @@ type Config struct {
 
 	// HangTimeout is how long a peer with pending operations may make no progress, because
 	// its process is stopped, starved or stuck, before the operations fail with
-	// ErrPeerHung; at least 100 ms; negative: for ever. Each rank applies its own value.
+	// ErrPeerHung; at least 100 ms. Negative: no bound. Each rank applies its own value.
 	// RMA_HANG_TIMEOUT overrides it. Zero: 1 minute, longer than the interruptions by
 	// overloaded hosts, debuggers and migrations of virtual machines from which a process
 	// recovers.
 	HangTimeout time.Duration
 
-	// SetupTimeout bounds Open, Barrier and exchanges through the job, if the context has
-	// no deadline; negative: no bound. RMA_TIMEOUT overrides it. Zero: 2 minutes, longer
+	// SetupTimeout bounds Open, Barrier and the other collective calls if their context has
+	// no deadline, and the time to connect with a peer. Negative: no bound. RMA_TIMEOUT overrides it. Zero: 2 minutes, longer
 	// than the start of a large job on a loaded machine takes.
 	SetupTimeout time.Duration
 
@@ -170,7 +175,7 @@ type Fabric string
 const (
 	FabricAuto  Fabric = "auto"  // the best that both ranks have
 	FabricSHM   Fabric = "shm"   // shared memory, between ranks of one host
-	FabricTCP   Fabric = "tcp"   // sockets
+	FabricTCP   Fabric = "tcp"   // TCP sockets
 	FabricVerbs Fabric = "verbs" // RDMA adapters
 )
 
@@ -185,25 +190,25 @@ const (
 	ModeScatter Mode = "scatter" // announced together, and read by the peer from where they lie: rendezvous by RDMA Read
 )
 
-// Pieces is a way to transfer puts and gets of several pieces: PutV, GetV, PutStrided,
+// Pieces is a way to perform puts and gets of several pieces: PutV, GetV, PutStrided,
 // GetStrided, and those of a Batch.
 type Pieces string
 
 // Ways of pieces.
 const (
 	PiecesAuto  Pieces = "auto"  // the cheapest, by the cost model
-	PiecesChain Pieces = "chain" // a write or a read of the link for each
-	PiecesGroup Pieces = "group" // one request, which the target's engine carries out
+	PiecesChain Pieces = "chain" // one write or read of the link for each piece
+	PiecesGroup Pieces = "group" // one request for all, which the target's engine carries out
 )
 
 // Sampling is the source of the cost model's parameters of a link.
 type Sampling string
 
-// Sources of parameters.
+// Sources of the cost model's parameters.
 const (
-	SamplingCached Sampling = "cached" // a saved measurement, or a new one where there is none that is valid
+	SamplingCached Sampling = "cached" // a saved measurement that is still valid, otherwise a new one
 	SamplingForce  Sampling = "force"  // a new measurement
-	SamplingOff    Sampling = "off"    // round figures of the kind of link
+	SamplingOff    Sampling = "off"    // no measurement: default parameters for the kind of link
 )
 
 // policy returns the policy for Mode, which is valid.

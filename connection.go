@@ -7,13 +7,13 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Distance says how far a peer is.
+// Distance is the distance of a peer in the hardware of its host or in the network.
 type Distance uint8
 
 // Distances, from near to far.
 const (
 	DistanceSelf    Distance = iota // this rank
-	DistanceCache                   // always on processors that share a cache beyond the first level
+	DistanceCache                   // bound to processors that share a cache beyond the first level with this rank's
 	DistanceHost                    // on this host
 	DistanceNetwork                 // on another host
 )
@@ -26,25 +26,25 @@ func (d Distance) String() string {
 	return [...]string{"self", "cache", "host", "network"}[d]
 }
 
-// Place says where a rank runs, and what its link offers to this rank.
+// Place says where a rank runs, and what the link to it offers to this rank.
 type Place struct {
-	Host      int // number of its host, by the order of the hosts' lowest ranks
-	LocalRank int // its number among the ranks of its host
-	LocalSize int // number of ranks of its host
-	Distance  Distance
+	Host      int      // number of its host, from 0; hosts are numbered in the order of their lowest ranks
+	LocalRank int      // its number among the ranks of its host, from 0
+	LocalSize int      // number of ranks on its host
+	Distance  Distance // from this rank
 
-	// Maps: the link maps memory of Alloc and Window of that rank into this process; small
-	// operations on it are stores, loads and atomics of this processor.
+	// Maps says that the link maps memory of Alloc and Window of that rank into this
+	// process: small operations on it are loads, stores and atomics of this processor.
 	Maps bool
 
-	// AtomicCPU: atomics of this rank in that rank's memory, and its accumulates, are
-	// atomic with respect to that rank's own sync/atomic.
+	// AtomicCPU says that atomics and accumulates of this rank in that rank's memory are
+	// atomic with respect to that rank's own sync/atomic operations.
 	AtomicCPU bool
 }
 
-// PlaceOf returns where the peer runs. Containers that cannot share memory count as hosts.
-// It is the same for as long as the job lives, and takes microseconds: keep it. It may be called
-// from any goroutine.
+// PlaceOf returns where the peer runs. Containers that cannot share memory count as
+// different hosts. The result never changes, and a call takes microseconds: keep the
+// result. PlaceOf may be called from any goroutine.
 func PlaceOf(p *Peer) Place {
 	at, caps := p.eng.bringup.Place(p.rank), p.eng.links[p.link].Caps()
 	r := Place{
@@ -186,7 +186,7 @@ func (h *oneSidedHost) PublishSlots(alloc func() ([]byte, error)) {
 	n.Go(func() {
 		val, err := alloc()
 		if err2 := n.Publish(n.Life(), keyAccumulate, val); err != nil || err2 != nil && n.Life().Err() == nil {
-			h.eng.cfg.Logger.Warn("rma: no accumulates from a peer", "rank", h.rank, "memory", err, "job", err2)
+			h.eng.cfg.Logger.Warn("rma: no memory for the accumulates of a peer", "rank", h.rank, "memory", err, "job", err2)
 		}
 	})
 }

@@ -46,7 +46,7 @@ func (h *messageHost) Open() {
 func (h *messageHost) plan(ch *message.Channel) {
 	h.eng.prog.AssertOwned()
 	if err := ch.SetParams(h.eng.bringup.Path(h.rank).Params); err != nil {
-		h.eng.cfg.Logger.Warn("rma: figures of a path", "rank", h.rank, "err", err)
+		h.eng.cfg.Logger.Warn("rma: parameters of a path not used", "rank", h.rank, "err", err)
 	}
 }
 

@@ -9,13 +9,13 @@
 //	err = eng.Barrier(ctx)
 //
 // [Open] finds its job in the environment (start programs with rmarun); without a
-// launcher, a process is rank 0 of 1. Ranks on one host communicate through shared
+// launcher, the process is rank 0 of 1. Ranks on one host communicate through shared
 // memory, ranks on different hosts by RDMA if a device reaches both, else over TCP;
 // RMA_FABRIC or [Config.Fabric] forces a link. The semantics are the same on each link.
 //
 // # Types
 //
-//   - A job is a fixed set of processes that start together, its ranks, numbered
+//   - A job is a fixed set of processes that start together. They are its ranks, numbered
 //     from 0. An [Engine] is one process's membership in a job.
 //   - A [Region] is memory that peers may access: new memory from [Engine.Alloc], or
 //     memory of the application, by [Engine.Register]. A [Buffer] is a part of a
@@ -23,16 +23,18 @@
 //   - A [Key] is what peers need to access a region. It is a small value that can be
 //     sent like any other; [AllGatherKeys] exchanges the keys of all ranks. A key with
 //     an offset is a [Remote], the remote side of an operation. A [Window] is a region
-//     on each rank, with the keys exchanged.
-//   - A [Peer] is a rank as a target. There is no call to connect: the first operation
-//     with a peer makes the engines on both sides connect in the background.
+//     on each rank, created together with the exchange of the keys; an [Array] views a
+//     window as elements of one type.
+//   - A [Peer] is a rank as the target of operations. There is no call to connect: the
+//     first operation with a peer makes the engines on both sides connect in the
+//     background.
 //   - A [Request] is an operation in flight. Start several operations, then wait: their
 //     latencies overlap.
 //
 // # Notifying the target
 //
-// The target of a put makes no call, and is not notified. These are the ways to notify
-// it, from the cheapest to the most expensive:
+// The target of a put makes no call and is not notified of it. There are three ways to
+// notify the target, from the cheapest to the most expensive:
 //
 //   - [Peer.PutSignal] changes a word of the target after the data has been placed, and
 //     [Engine.WaitSignal] waits for that word. Use it between neighbours in an inner loop.
@@ -43,7 +45,7 @@
 //     not wait for operations; wait for those first.
 //
 // Many programs need no notification: counters, locks and tickets are words that all ranks
-// change by atomics, and tables can be read where they are.
+// change by atomics, and a table can be read by gets without its owner.
 //
 // # Completion
 //
@@ -61,8 +63,8 @@
 // peer while its link was busy, and those of a [Batch], as a whole: the cost model decides
 // which messages travel through the peer's ring, alone or with others in one write, and
 // which are announced and fetched by the peer. A send is complete when its memory may
-// be reused; it waits while the receiver lags behind. Neither application makes a
-// call for any step of this.
+// be reused; it waits while the receiver has no room. The engines perform all steps of a
+// transfer without further calls of the applications.
 //
 // A receive takes messages from one peer ([Peer.Recv]) or from any ([Engine.Recv]); the
 // receives of a [RecvBatch] are posted and waited for together. A probe ([Peer.Probe])
@@ -71,7 +73,8 @@
 // engine or by its own goroutines; one of [HandleMany] gets all messages that have arrived
 // together in one call. A [Receiver] is intended for libraries that choose the memory of
 // each message as it arrives. An [Event] lets a goroutine wait for a result of a handler or
-// receiver. All of these share one order: a message goes to the first of them that matches.
+// receiver. Receives, probes, handlers and receivers share one order: a message goes to the
+// one that was posted first among those that match.
 //
 // # Failure
 //
@@ -101,21 +104,29 @@
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine, except that only one goroutine at a
-// time may wait for a request.
+// All functions and methods may be called from any goroutine, except that only one
+// goroutine at a time may wait for a request or an [Event], or use a [Batch] or a
+// [RecvBatch].
+//
+// # Stability
+//
+// Applications import this package, and for more: coll (collective operations), locks, and
+// rmanet (net.Conn between ranks). The interface may change before version 1.
 //
 // # Files
 //
 //	config.go   Config; effective.go merges it with the settings file and the environment
-//	engine.go   Engine: open, close, watch, barrier, what the job reports; setup.go links and
-//	            peers, by internal/bringup; dispatch.go of completions and notifications to
-//	            one-sided operations (internal/initiator), messages (package hub) and
-//	            heartbeats; heartbeat.go detection of hung peers; watch.go the end of a
-//	            connection, reports of peers' states
+//	setup.go    Open: links, memory and peers, by internal/bringup
+//	engine.go   Engine: close, watch, barrier, what the job reports; closing.go the order in
+//	            which Close releases resources
+//	dispatch.go completions and notifications to one-sided operations (internal/initiator),
+//	            messages (package hub) and heartbeats; heartbeat.go detection of hung peers;
+//	            watch.go the end of a connection, reports of peers' states
 //	region.go   Region, Buffer, Access, Key, Remote; view_unsafe.go memory as numbers
 //	peer.go     Peer: puts and gets, of one piece and of several; connection.go where a peer
 //	            runs, events of its connection; reset.go new connections
-//	atomic.go   atomics, Accumulate, Fetch
+//	atomic.go   atomics, Accumulate, Fetch; accumulate.go those of several pieces, or with a
+//	            result
 //	signal.go   put with signal, waiting for signals; Event; Flush, Fence
 //	message.go  Send, Recv, Handle and Receive, from any peer as well; RecvBatch;
 //	            batch.go Batch; handle.go Handler, Messages; receiver.go Receiver;
@@ -125,6 +136,6 @@
 //	            AllGatherKeys
 //	errors.go   errors; stats.go counters
 //
-// It imports every floor below it. Its tests run over shm and tcp in one process;
-// examples/hello tests it with several processes.
+// The package imports every floor below it (docs/architecture.md). Its tests run over shm
+// and tcp in one process; examples/hello tests it with several processes.
 package rma

@@ -52,7 +52,7 @@ func TestDriftIsReported(t *testing.T) {
 	}
 	// The goroutine that reports is the engine's; closing waits for it.
 	require.NoError(t, errors.Join(es[0].Close(), es[1].Close()))
-	require.Equal(t, 1, log.count("rma: link is not as measured"))
+	require.Equal(t, 1, log.count("rma: link differs from its measurement"))
 	require.Equal(t, 1, log.count("gather 1.0 times"))
 	_, err := os.Stat(store.Path(key))
 	require.ErrorIs(t, err, os.ErrNotExist)

@@ -20,7 +20,8 @@ import (
 )
 
 // Engine is this process's membership in a job: its memory, its peers, and the links to
-// them.
+// them. Its methods may be called from any goroutine. After Close, operations fail with
+// ErrClosed.
 type Engine struct {
 	cfg     Config
 	job     *wireup.Job
@@ -57,17 +58,17 @@ type Engine struct {
 // Rank returns this process's number in the job, from 0.
 func (e *Engine) Rank() int { return e.job.Rank() }
 
-// Size is the number of ranks in the job.
+// Size returns the number of ranks in the job.
 func (e *Engine) Size() int { return e.job.Size() }
 
-// Progress polls the links once, for goroutines that spin on memory which a peer writes. It
-// reports whether anything happened.
+// Progress polls the links once and reports whether anything happened. It is for
+// goroutines that spin on memory that a peer writes to.
 func (e *Engine) Progress() bool { return e.prog.Progress() }
 
-// Stats returns the counters. The progress engine maintains them, so counting costs
-// operations nothing. A call takes well under a microsecond for each peer, during which
-// nothing is posted or polled: call it every second, not for every operation. The counters
-// are consistent with each other.
+// Stats returns the engine's counters, as they were at one moment. Operations do not pay
+// for them: the progress engine counts. A call takes well under a microsecond for each
+// peer, during which nothing is posted or polled: call it every second, not for every
+// operation.
 func (e *Engine) Stats() Stats {
 	s := Stats{Rank: e.Rank(), Size: e.Size(), Regions: e.memory.Live()}
 	done := e.bringup.Surveys()
@@ -106,10 +107,10 @@ func (e *Engine) Stats() Stats {
 
 // Watch yields the states of this rank's peers: first the present state of each peer that
 // has had an event, then each change, until ctx ends, the loop is left, or the engine is
-// closed. It needs no operation in flight: while a Watch runs, the engine checks all
-// connected peers as if operations waited for them. Watch reports that an unconnected peer
-// is gone, which the job's server detects, but not that it hangs: an operation with the
-// peer detects that.
+// closed. It needs no operations in flight: while a Watch runs, the engine checks all
+// connected peers as if operations waited for them. Watch also reports that an unconnected
+// peer is gone, which the job's server detects. It does not report that an unconnected
+// peer hangs: only an operation with that peer detects it.
 //
 // Any number of goroutines may watch. A slow one misses states that later ones have
 // replaced, but never the last state of a rank, and does not delay the others.
@@ -144,16 +145,18 @@ func (e *Engine) Watch(ctx context.Context) iter.Seq[PeerEvent] {
 	}
 }
 
-// Barrier returns when all ranks have called it, as often as this rank has. It does not
-// wait for operations in flight: flush first, or wait for their requests.
+// Barrier returns when all ranks have called it: the n-th call of each rank belongs to the
+// same barrier. Goroutines of a rank that call it concurrently take turns, each with a
+// barrier of its own. Barrier does not wait for operations in flight: flush first, or wait
+// for their requests.
 //
-// If ctx ends (or Config.SetupTimeout, if ctx has no deadline), this rank has still entered
-// the barrier, which may complete on other ranks: its next call of Barrier continues the
-// same barrier. If a rank is gone, or cut off from another rank, this barrier and all later
-// ones fail on all ranks, with a *PeerError that names it and wraps ErrPeerGone,
-// ErrPeerHung or ErrFlushed. If all ranks are alive, the next call continues the same
-// barrier; on a rank that is itself cut off from another, it does so after Peer.Reset has
-// restored the connection.
+// If ctx ends (or, without a deadline, Config.SetupTimeout), this rank has entered the
+// barrier all the same, and the barrier may complete on other ranks: the next call of
+// Barrier continues it. If a rank is gone, or has lost the connection with another rank,
+// this barrier and all later ones fail on all ranks, with a *PeerError that names that
+// rank and wraps ErrPeerGone, ErrPeerHung or ErrFlushed. If nevertheless all ranks are
+// alive, the next call continues the same barrier; on a rank that has lost a connection,
+// it does so after Peer.Reset has restored the connection.
 //
 // The first few barriers use the job's server. Later ones run from rank to rank, in ⌈log2
 // n⌉ rounds of signals of about a microsecond each, unless a host has more ranks than
@@ -192,12 +195,13 @@ func (e *Engine) BeforeClose(f func()) {
 	e.before = append(e.before, f)
 }
 
-// Close leaves the job and releases everything. Operations in flight fail with ErrClosed,
-// and peers lose access to this process's memory: call Barrier first if they still need it.
-// Messages whose sends are complete arrive: Close waits until they are placed at their
-// peers, where receives get them now or later; if a peer does not acknowledge them within 5
-// s, the error names it. Close is idempotent and returns when all goroutines of the engine
-// have stopped.
+// Close leaves the job and releases all resources. Operations in flight fail with
+// ErrClosed, and peers lose access to this process's memory: call Barrier first if they
+// still need it. Messages whose sends are complete are still delivered: Close waits until
+// they are placed at their peers, where receives take them now or later. For each peer
+// that does not acknowledge them within 5 s, or Config.PeerTimeout if that is longer, the
+// error wraps a *PeerError with ErrUnconfirmed. Close returns when all goroutines of the
+// engine have stopped. It may be called several times; each call returns the same error.
 func (e *Engine) Close() error {
 	e.parting.Do(e.part)
 	e.mu.Lock()
@@ -235,7 +239,7 @@ func (e *Engine) leave() error {
 		}
 		return inflight == 0
 	}) {
-		errs = append(errs, fmt.Errorf("%d requests did not come back from the links", inflight))
+		errs = append(errs, fmt.Errorf("%d requests have not completed", inflight))
 	}
 	e.mu.Lock()
 	handlers := e.handlers
@@ -330,7 +334,7 @@ func (e *Engine) told(from int, key string, val []byte) {
 			return
 		}
 	}
-	e.cfg.Logger.Warn("rma: a peer says what it should not", "rank", from, "key", key)
+	e.cfg.Logger.Warn("rma: unexpected message from a peer ignored", "rank", from, "key", key)
 }
 
 // keyChannel is the key under which the two ranks of a connection publish the set-up of

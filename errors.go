@@ -14,31 +14,34 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// Sentinels for errors.Is. Those of operations come inside a *PeerError. The same event
-// gives the same sentinels on every link, for every kind of operation:
+// Sentinels for errors.Is. The errors of operations come inside a *PeerError. The same event
+// gives the same sentinels on every link and for every kind of operation:
 //
-//   - the peer died, left the job, closed its engine, or cannot be reached: ErrPeerGone;
-//   - the target refused a request: ErrRemoteAccess from that request. The connection
-//     is lost, and all other operations on it, at present and later, on both sides, fail
-//     with ErrFlushed and ErrRemoteAccess: the peer is alive;
-//   - the connection was lost for another reason although the peer is alive: ErrFlushed, and
-//     the reason;
-//   - the connection, or its message channel, could not be made: ErrNoConnection, and the
-//     reason, which is ErrResources if either side lacked descriptors or memory;
-//   - this engine was closed: ErrClosed.
+//   - The peer died, left the job, closed its engine, or cannot be reached: ErrPeerGone.
+//   - The target refused a request: ErrRemoteAccess from that request. The connection is
+//     lost, although the peer is alive: all other operations on it, in flight and later, on
+//     both sides, fail with an error that wraps ErrFlushed and ErrRemoteAccess.
+//   - The connection was lost for another reason although the peer is alive: an error that
+//     wraps ErrFlushed and the reason.
+//   - The connection, or its message channel, could not be made: an error that wraps
+//     ErrNoConnection and the reason, which is ErrResources if either side lacked
+//     descriptors or memory.
+//   - This engine was closed: ErrClosed.
 var (
 	// ErrPeerGone says that the peer died, left the job, or cannot be reached any more.
 	ErrPeerGone = fabric.ErrPeerGone
 
-	// ErrPeerHung says that the peer's process exists, but its engine has made no progress
-	// for Config.HangTimeout: it is stopped, starved or stuck. The connection was closed.
+	// ErrPeerHung says that the peer's process exists, but that its engine has made no
+	// progress for Config.HangTimeout, because it is stopped, starved or stuck, or that it
+	// has not given back the memory of a receive that was withdrawn. The connection was
+	// closed.
 	ErrPeerHung = errors.New("peer hung: no progress")
 
 	// ErrRemoteAccess says that the target refused a key, an address or a right.
 	ErrRemoteAccess = fabric.ErrRemoteAccess
 
 	// ErrFlushed says that the connection with the peer is lost because an earlier request,
-	// of this side or of the peer, failed. The error wraps its cause, too.
+	// of this side or of the peer, failed. The error wraps its cause as well.
 	ErrFlushed = fabric.ErrFlushed
 
 	// ErrNoConnection says that the connection with the peer could not be made: the peer
@@ -99,14 +102,14 @@ var (
 	// as well and names the rank.
 	ErrServerGone = errors.New("the job's wire-up server is gone")
 
-	// ErrNoToken says that the job has no secret, or a short one, although other users can
-	// reach its wire-up server. The error names the remedy.
+	// ErrNoToken says that the job has no secret, or one that is too short, although other
+	// users can reach its wire-up server. The error says how to provide one.
 	ErrNoToken = wireup.ErrNoToken
 
 	// ErrGivenUp says that a collective call has failed on all ranks because the context of
 	// one ended before all had called it: the rank that the *PeerError names. The next such
 	// call is a new one.
-	ErrGivenUp = errors.New("given up for all ranks")
+	ErrGivenUp = errors.New("collective call given up for all ranks")
 
 	// ErrAborted says that a rank, or the launcher, has ended the job, for example because
 	// the rank that runs the wire-up server failed in Open. The error names the rank and
@@ -114,18 +117,19 @@ var (
 	ErrAborted = wireup.ErrAborted
 
 	// ErrUndecided says that the context of a collective call has ended, and that the job's
-	// server did not say in time whether all had called it by then. The next call with the
-	// same arguments continues it.
-	ErrUndecided = errors.New("not known whether all ranks have called it: call it again")
+	// server did not report in time whether all ranks had called it by then. The next call
+	// with the same arguments continues it.
+	ErrUndecided = errors.New("unknown whether all ranks have made the collective call: call it again")
 
 	// ErrOutOfStep says that ranks make different collective calls where all must make the
-	// same.
-	ErrOutOfStep = errors.New("ranks are out of step")
+	// same one.
+	ErrOutOfStep = errors.New("ranks make different collective calls")
 )
 
-// PeerError is the error of a failed operation with a rank. It wraps the cause.
+// PeerError is the error of a failed operation with a rank. It wraps the cause, mostly one
+// of the sentinels.
 type PeerError struct {
-	Rank int    // AnyRank: of no rank in particular
+	Rank int    // AnyRank if no rank in particular is concerned
 	Op   string // "put", "get", "fetch-add", "put-signal", "send", "receive" and so on
 	Err  error
 }
@@ -145,7 +149,7 @@ func peerError(op string, rank int, err error) error {
 	return &PeerError{Rank: rank, Op: op, Err: err}
 }
 
-// AnyRank is the rank in errors that concern all ranks.
+// AnyRank is the rank in a PeerError that concerns no rank in particular.
 const AnyRank = hub.AnyRank
 
 // because joins an error with its cause, in one line, without repeating text.

@@ -82,7 +82,7 @@ func TestErrorsAreAlike(t *testing.T) {
 	type event struct {
 		name string
 		// do causes the event on two connected ranks, which have exchanged messages if
-		// talking.
+		// message channel open.
 		do            func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, keys []Key)
 		first, second string // errors of the two ranks from then on; "" if not checked
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// engine opens a job of one rank, which talks to itself, so that the examples run
+// engine opens a job of one rank, which exchanges messages with itself, so that the examples run
 // anywhere.
 func engine() *rma.Engine {
 	eng, err := rma.Open(context.Background(), nil)

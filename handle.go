@@ -9,32 +9,33 @@ import (
 	"github.com/seed33544411/rma/internal/message"
 )
 
-// HandlerOptions selects the messages of a handler and the goroutines that run it.
+// HandlerOptions selects the messages of a handler, the goroutines that run it, and its
+// limits. The zero value selects messages with tag 0, handled in the progress engine.
 type HandlerOptions struct {
 	// The handler gets messages whose tag equals Tag, except in the bits set in Ignore.
 	Tag, Ignore uint32
 
-	// Workers is the number of goroutines that call the handler. Zero: none; the progress
-	// engine calls it, so that it must not wait for anything, nor call methods of the
-	// engine that wait (it may send: see Peer.SendFunc). Messages of one peer go to one
-	// worker, in the order in which they were sent; those of several peers may be handled
-	// at the same time.
+	// Workers is the number of goroutines that call the handler, which may then wait.
+	// Messages of one peer go to one worker, in the order in which they were sent; those of
+	// several peers may be handled at the same time. Zero: the progress engine calls the
+	// handler, which must not wait for anything, nor call methods of the engine that wait;
+	// it may send by Peer.SendFunc.
 	Workers int
 
-	// Backlog is the number of messages that may wait for each worker. Messages beyond it
-	// stay at their peer, whose sends wait. Zero means 64: enough to cover the wake-up of a
-	// goroutine, at messages of a microsecond each; more only costs memory. It has no
-	// meaning without workers.
+	// Backlog is the number of messages that may wait for each worker. Further messages
+	// stay at their peer, whose sends wait. Zero means 64, which keeps a worker busy while
+	// another one wakes up, at a microsecond per message; more only costs memory. Without
+	// workers Backlog has no effect.
 	Backlog int
 
-	// MaxSize is the largest message that the handler takes, in bytes. A larger one is
-	// dropped, and its send fails if the message had only been announced. It bounds the
-	// memory that a peer can make one message allocate here. Zero means 16 MiB.
+	// MaxSize is the size in bytes of the largest message that the handler takes. It bounds
+	// the memory that one message of a peer can allocate here. A larger message is dropped;
+	// if it was only announced, its send fails with ErrUnwanted. Zero means 16 MiB.
 	MaxSize int
 
 	// Memory bounds the bytes of messages of all peers that were copied or are being
 	// fetched for the handler and have not been handled; one peer may use half of it.
-	// Messages beyond it stay at their peer, whose sends wait. Zero means 64 MiB, four
+	// Further messages stay at their peer, whose sends wait. Zero means 64 MiB, four
 	// messages of 16 MiB; values below MaxSize mean MaxSize.
 	Memory int
 }
@@ -47,8 +48,8 @@ const (
 
 // HandleMany is Engine.HandleWith for many small messages: f is called once for all
 // messages of one peer and tag that have arrived together, such as those of a Batch, which
-// costs less than a call for each. The order, the goroutine that calls f and the
-// restrictions on f are those of HandleWith; with Workers, f gets the messages one by one.
+// costs less than a call for each. The order of the messages, the goroutine that calls f
+// and what f may do are those of HandleWith. With Workers, f gets the messages one by one.
 func HandleMany(e *Engine, o HandlerOptions, f func(ms *Messages)) (*Handler, error) {
 	h := &Handler{many: f}
 	h.f = h.single
@@ -136,7 +137,7 @@ type Messages struct {
 	n   int // messages of one peer that are left
 }
 
-// Len is the number of messages that Next has not returned.
+// Len returns the number of messages that Next has not returned yet.
 func (ms *Messages) Len() int {
 	if ms.run != nil {
 		return ms.run.Len()
@@ -180,9 +181,10 @@ type sequence struct {
 	broken     bool
 }
 
-// Close ends the handler: it gets no later messages, and those that wait for a worker are
-// dropped. It returns when no call of the function is running or will follow, so the
-// function must not call it. Engine.Close does the same. Close is idempotent.
+// Close ends the handler: it gets no more messages, and those that wait for a worker are
+// dropped. When Close returns, no call of the handler's function is running or will
+// follow; the function itself must therefore not call Close. Engine.Close closes all
+// handlers. Close may be called any number of times.
 func (h *Handler) Close() {
 	e := h.eng
 	e.prog.Do(func() {

@@ -8,15 +8,16 @@ import (
 	"github.com/seed33544411/rma/internal/message/hub"
 )
 
-// Send sends msg to the peer, with tag 0. Messages are matched in the order of the calls,
-// in whatever mode each travels. The request is complete when msg may be reused: soon for a
+// Send sends msg to the peer, with tag 0. Messages of all modes are matched in the order
+// in which they were sent. The request is complete when msg may be reused: soon for a
 // message that is copied, after the peer has fetched it for a large one. Completion does
 // not mean that the peer has received the message. If the peer has no room, or has not
 // called Send or Recv for this rank yet, the send waits; the engine plans messages that
-// wait for the same peer together. It does not allocate, after the first send to a peer.
+// wait for the same peer together. Send does not allocate after the first send to a peer.
 func (p *Peer) Send(msg []byte) Request { return p.SendTag(0, msg) }
 
-// SendTag is Send with a tag, by which receives select messages.
+// SendTag is Send with a tag, by which receives select messages. See LibraryTags for the
+// range of tags.
 func (p *Peer) SendTag(tag uint32, msg []byte) Request {
 	if r := p.trySend(tag, msg); r.eng != nil {
 		return r
@@ -58,9 +59,9 @@ func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 	return p.message(o)
 }
 
-// SendFunc is SendTag with a callback: done is called once, when msg may be reused, or with
-// the error. It runs in the progress engine, perhaps before SendFunc returns: it must not
-// wait for anything. done may be nil. SendFunc does not allocate.
+// SendFunc is SendTag with a callback: done is called once, with nil when msg may be
+// reused, or with the error. It runs in the progress engine, possibly before SendFunc
+// returns, and must not wait for anything. done may be nil. SendFunc does not allocate.
 // Hot path.
 func (p *Peer) SendFunc(tag uint32, msg []byte, done func(error)) {
 	if done == nil {
@@ -70,23 +71,23 @@ func (p *Peer) SendFunc(tag uint32, msg []byte, done func(error)) {
 }
 
 // Recv receives the next message of the peer, whatever its tag (below LibraryTags). Until
-// the request is complete buf belongs to the engine. If the message is longer than buf, the
-// request fails with a *ShortBufferError, which wraps ErrShortBuffer, and the message stays
-// for the next receive.
+// the request is complete buf belongs to the engine. If the message is longer than buf,
+// the request fails with a *ShortBufferError, which wraps ErrShortBuffer, and the message
+// remains for the next receive.
 func (p *Peer) Recv(buf []byte) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Buf, o.In.Any = buf, true
 	return RecvRequest{p.message(o)}
 }
 
-// RecvTag receives the next message of the peer that has this tag.
+// RecvTag is Recv of the next message of the peer that has this tag.
 func (p *Peer) RecvTag(tag uint32, buf []byte) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Buf, o.In.Tag = buf, tag
 	return RecvRequest{p.message(o)}
 }
 
-// RecvBuffer is RecvTag into registered memory, where large messages are placed without
+// RecvBuffer is RecvTag into registered memory. Large messages are then placed without
 // copying, registering or pinning.
 func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 	o := p.msg.New(hub.Recv)
@@ -99,34 +100,35 @@ func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 	return RecvRequest{p.message(o)}
 }
 
-// RecvFunc is RecvTag for a message that is used in place: the engine calls use with its
-// bytes in one to three parts, which are valid during the call only and which a dishonest
-// peer may change meanwhile. A message that is too large for the ring is fetched to buf,
-// and passed to use there. use runs in the progress engine: it must not wait for anything.
+// RecvFunc is RecvTag for a message that is processed in place: the engine calls use with
+// its bytes in one to three parts. They are valid during the call only, and a dishonest
+// peer may change them meanwhile. A message that is too large for the ring is fetched to
+// buf and passed to use there. use runs in the progress engine and must not wait for
+// anything.
 func (p *Peer) RecvFunc(tag uint32, buf []byte, use func(tag uint32, parts [][]byte)) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Buf, o.In.Tag, o.In.Use = buf, tag, use
 	return RecvRequest{p.message(o)}
 }
 
-// RecvRequest is a receive in flight. Its Request is for WaitAll, WaitAny, Then and Forget,
-// together with those of other operations; only the methods of RecvRequest describe the
-// message received.
+// RecvRequest is a receive in flight. Its Request can be passed to WaitAll and WaitAny,
+// with those of other operations, but only the methods of RecvRequest describe the message
+// received.
 type RecvRequest struct{ Request }
 
-// Wait returns the length of the message. Errors are those of Request.Wait.
+// Wait returns the length of the message in bytes. Errors are those of Request.Wait.
 func (r RecvRequest) Wait(ctx context.Context) (n int, err error) {
 	_, n, err = r.WaitTag(ctx)
 	return n, err
 }
 
-// WaitTag returns the tag of the message and its length.
+// WaitTag is Wait that returns the tag of the message as well.
 func (r RecvRequest) WaitTag(ctx context.Context) (tag uint32, n int, err error) {
 	m, err := r.WaitFrom(ctx)
 	return m.Tag, m.Len, err
 }
 
-// WaitFrom returns the description of the message.
+// WaitFrom is Wait that returns the sender, the tag and the length of the message.
 func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
 	_, err = r.wait(ctx, &m)
 	return m, err
@@ -148,93 +150,97 @@ func (p *Peer) trySend(tag uint32, msg []byte) Request {
 
 // Tags is a set of tags: all that equal Tag except in the bits set in Ignore. Its methods
 // are receives and probes like those of Peer and Engine, for messages with any of these
-// tags, in one order with all others; RecvRequest.WaitTag returns the tag of the message.
-// Tags of libraries (see LibraryTags) are matched like others.
+// tags, and have one order with all others; RecvRequest.WaitTag returns the tag of the
+// message. Tags of libraries (see LibraryTags) are matched like others.
 //
 //	rma.Tags{Tag: step << 8, Ignore: 0xff}.Recv(p, buf) // any part of the step
 type Tags struct{ Tag, Ignore uint32 }
 
-// Recv is Peer.RecvTag.
+// Recv is Peer.RecvTag for any of the tags.
 func (t Tags) Recv(p *Peer, buf []byte) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Buf, o.In.Tag, o.In.Ignore = buf, t.Tag, t.Ignore
 	return RecvRequest{p.message(o)}
 }
 
-// RecvAny is Engine.RecvTag.
+// RecvAny is Engine.RecvTag for any of the tags.
 func (t Tags) RecvAny(e *Engine, buf []byte) RecvRequest {
 	o := e.newAny(buf)
 	o.In.Tag, o.In.Ignore = t.Tag, t.Ignore
 	return RecvRequest{e.messageAny(o)}
 }
 
-// Probe is Peer.Probe.
+// Probe is Peer.Probe for any of the tags.
 func (t Tags) Probe(p *Peer) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Tag, o.In.Ignore, o.In.Peek = t.Tag, t.Ignore, true
 	return RecvRequest{p.message(o)}
 }
 
-// ProbeAny is Engine.Probe.
+// ProbeAny is Engine.Probe for any of the tags.
 func (t Tags) ProbeAny(e *Engine) RecvRequest {
 	o := e.newAny(nil)
 	o.In.Tag, o.In.Ignore, o.In.Peek = t.Tag, t.Ignore, true
 	return RecvRequest{e.messageAny(o)}
 }
 
-// ErrCanceled is the error of a receive that was withdrawn. It comes inside a *PeerError.
+// ErrCanceled is the error of a receive that was withdrawn by Cancel. It comes inside a
+// *PeerError.
 var ErrCanceled = message.ErrCanceled
 
-// Cancel withdraws the receive; it does not wait. Wait then soon returns an error that
-// wraps ErrCanceled if no message had matched, and the message if one had: a message is
-// never lost, and the buffer belongs to the engine until Wait has returned. The end of a
-// Wait's context withdraws nothing. Calls for a receive that has ended do nothing.
+// Cancel withdraws the receive; it does not wait. Wait then soon returns the message if
+// one had matched, and otherwise an error that wraps ErrCanceled: no message is lost. The
+// buffer belongs to the engine until Wait has returned. If the peer may write to the
+// buffer and does not give it back within Config.HangTimeout (and a second for each 16
+// MiB), the connection is closed, and the error wraps ErrPeerHung. Cancel of a receive
+// that has ended has no effect. The end of the context of a Wait does not withdraw the
+// receive.
 func (r RecvRequest) Cancel() {
 	if e := r.eng; !r.Done() && !e.closed.Load() { // Close of the engine ends unmatched receives anyway
 		e.proto.hub.Cancel(r.op, r.gen)
 	}
 }
 
-// Probe reports the next message of the peer that has this tag, without receiving it. Wait,
-// WaitTag and WaitFrom return its length, tag and sender once it is there; Done reports
-// whether it is there now; Cancel ends the probe. A probe has its place in the order of
-// receives: it does not report messages that match receives posted before. Another
-// goroutine may receive the message between the report and the next call: if several
-// goroutines receive the same tag, use a handler.
+// Probe reports the next message of the peer that has this tag, without receiving it. The
+// request is complete when there is one: Wait, WaitTag and WaitFrom then return its
+// length, tag and sender. Done reports whether there is one now, and Cancel ends the
+// probe. A probe has its place in the order of receives: it does not report messages that
+// match receives posted before it. Another goroutine may receive the message between the
+// report and the next call: if several goroutines receive the same tag, use a handler.
 func (p *Peer) Probe(tag uint32) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Tag, o.In.Peek = tag, true
 	return RecvRequest{p.message(o)}
 }
 
-// Batch returns an empty batch to the peer.
+// Batch returns an empty batch for the peer.
 func (p *Peer) Batch() *Batch {
 	b := &Batch{peer: p}
 	b.part = func(err error) { b.whole.EndPart(err) }
 	return b
 }
 
-// ShortBufferError reports a message of Need bytes for a buffer of Have bytes. It unwraps
-// to ErrShortBuffer.
+// ShortBufferError reports a message of Need bytes that matched a buffer of Have bytes. It
+// unwraps to ErrShortBuffer.
 type ShortBufferError = message.ShortBufferError
 
 // LibraryTags is the first of the tags that are reserved for libraries built on this
-// package, such as rmanet: receives of any tag do not take messages with this tag or a
-// greater one.
+// package, such as rmanet. Receives of any tag (Peer.Recv, Engine.Recv) do not match
+// messages with this tag or a greater one.
 const LibraryTags = message.LibraryTags
 
-// ErrNoSender says that no rank is left that could send: every other rank of the job is
-// gone. It comes inside a *PeerError for AnyRank.
+// ErrNoSender says that a receive from any rank can get no message, because every other
+// rank of the job is gone. It comes inside a *PeerError whose rank is AnyRank.
 var ErrNoSender = hub.ErrNoSender
 
 // Recv receives the next message of any peer, whatever its tag (below LibraryTags);
 // RecvRequest.WaitFrom returns its sender. Messages of one peer are received in the order
 // in which it sent them. There is no order between peers, but a peer whose message waits
-// gets its turn before another peer gets a second one. A message goes to the first receive,
-// in the order of the calls, that matches it, whether that receive is for any peer or for
-// one. The request fails, with an error that wraps ErrNoSender, only when every other rank
-// is gone. While it waits, the engine polls all peers, which costs about 50 ns per peer and
-// round. It does not allocate.
+// gets its turn before another peer gets a second one. A message goes to the earliest
+// posted receive that matches it, whether that receive is for any peer or for one. The
+// request fails only when every other rank is gone, with an error that wraps ErrNoSender.
+// While it waits, the engine polls all peers, which costs about 50 ns per peer and round.
+// Recv does not allocate.
 // Hot path.
 func (e *Engine) Recv(buf []byte) RecvRequest {
 	o := e.newAny(buf)
@@ -242,14 +248,14 @@ func (e *Engine) Recv(buf []byte) RecvRequest {
 	return RecvRequest{e.messageAny(o)}
 }
 
-// RecvTag receives the next message of any peer that has this tag.
+// RecvTag is Recv of the next message of any peer that has this tag.
 func (e *Engine) RecvTag(tag uint32, buf []byte) RecvRequest {
 	o := e.newAny(buf)
 	o.In.Tag = tag
 	return RecvRequest{e.messageAny(o)}
 }
 
-// RecvFunc is RecvTag for a message that is used in place, see Peer.RecvFunc.
+// RecvFunc is RecvTag for a message that is processed in place: see Peer.RecvFunc.
 func (e *Engine) RecvFunc(tag uint32, buf []byte, use func(m Envelope, parts [][]byte)) RecvRequest {
 	o := e.newAny(buf)
 	o.In.Tag, o.In.Use = tag, func(tag uint32, parts [][]byte) {
@@ -270,29 +276,30 @@ func (e *Engine) Probe(tag uint32) RecvRequest {
 	return RecvRequest{e.messageAny(o)}
 }
 
-// Handle calls f with every message of any peer that has this tag, from now on, until the
-// handler is closed. f runs in the progress engine, on the goroutine that drives it: it
-// must not wait for anything. Messages of a peer arrive in the order in which it sent them.
-// parts, one to three, are valid during the call; if they lie in the ring, a dishonest peer
-// may change them meanwhile.
+// Handle registers f as the handler of messages with this tag: f is called for each such
+// message of any peer until the handler is closed, in the order in which the peer sent
+// them. f runs in the progress engine, on the goroutine that drives it, and must not wait
+// for anything. The message is in one to three parts, which are valid during the call; if
+// they lie in the ring, a dishonest peer may change them meanwhile.
 func (e *Engine) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handler, error) {
 	return e.HandleWith(HandlerOptions{Tag: tag}, f)
 }
 
-// Handle is Engine.Handle for messages of this peer alone.
+// Handle is Engine.Handle for messages of this peer only.
 func (p *Peer) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handler, error) {
 	return handle(p.eng, p.rank+1, HandlerOptions{Tag: tag}, &Handler{f: f})
 }
 
-// HandleWith is Handle with options: goroutines that may wait, and several tags.
+// HandleWith is Handle with options: worker goroutines, in which f may wait, several tags,
+// and limits.
 func (e *Engine) HandleWith(o HandlerOptions, f func(m Envelope, parts [][]byte)) (*Handler, error) {
 	return handle(e, 0, o, &Handler{f: f})
 }
 
-// Receive passes messages of all peers to the Receiver, from now on, those that wait
-// included, until Close: messages whose tag equals tag, except in the bits set in ignore.
-// It has its place in the order of receives, like a receive from any peer: receives posted
-// before it match first.
+// Receive registers to as the receiver of messages of all peers, until Receiving.Close: of
+// messages whose tag equals tag, except in the bits set in ignore, including those that
+// have arrived and wait for a receive. It has its place in the order of receives, like a
+// receive from any peer: receives posted before it match first.
 func (e *Engine) Receive(tag, ignore uint32, to Receiver) (*Receiving, error) {
 	return receive(e, tag, ignore, 0, to)
 }
@@ -314,31 +321,31 @@ func (e *Engine) messageAny(o *hub.Op) Request {
 	return r
 }
 
-// RecvBatch is a list of receives that are posted and waited for together, which costs less
-// than a request for each. They take their places in the order of receives one behind the
-// other, in the order in which they were added. The zero value is empty. It is for one
-// goroutine, and must not be copied.
+// RecvBatch is a list of receives that are posted and waited for together, which costs
+// less than a request for each. They are posted in the order in which they were added. The
+// zero value is an empty list. A RecvBatch must be used by one goroutine at a time and
+// must not be copied.
 //
-// Recv or RecvAny post the receives; their request is complete when all have ended, and its
-// error is that of the first that failed. Then Got returns the result of each, and the list
-// may be posted again unchanged: a stream needs one call of Recv and one of Wait for as
-// many messages as the list has receives. From Recv until completion, the buffers belong to
-// the engine.
+// Recv or RecvAny post the receives. Their request is complete when all receives have
+// ended, and its error is that of the first that failed. Got then returns the result of
+// each, and the list may be posted again unchanged: a stream of messages needs one call of
+// Recv and one of Wait for as many messages as the list has receives. From Recv or RecvAny
+// until completion, the buffers belong to the engine.
 type RecvBatch struct {
 	b   hub.RecvBatch
 	req Request
 }
 
-// Add appends a receive of a message with this tag, as Peer.RecvTag.
+// Add appends a receive of a message with this tag into buf, as Peer.RecvTag.
 func (b *RecvBatch) Add(tag uint32, buf []byte) { b.AddTags(Tags{Tag: tag}, buf) }
 
-// AddTags appends a receive of a message with any of these tags.
+// AddTags appends a receive of a message with any of these tags into buf.
 func (b *RecvBatch) AddTags(t Tags, buf []byte) {
 	s := b.b.Add()
 	s.Buf, s.In.Tag, s.In.Ignore = buf, t.Tag, t.Ignore
 }
 
-// Len is the number of receives.
+// Len returns the number of receives.
 func (b *RecvBatch) Len() int { return len(b.b.Slots) }
 
 // Reset empties the list, keeping its memory. It must not be called while the receives are
@@ -364,14 +371,14 @@ func (b *RecvBatch) RecvAny(e *Engine) Request {
 	return b.req
 }
 
-// Got returns the message that receive i has received, or its error, once the request is
-// complete.
+// Got returns the description of the message that receive i, counted from 0, has received,
+// or its error. It may be called when the request is complete.
 func (b *RecvBatch) Got(i int) (Envelope, error) {
 	from, tag, n, err := b.b.Slots[i].Got()
 	return Envelope{From: from, Tag: tag, Len: n}, err
 }
 
-// Cancel withdraws the receives that no message has matched, as RecvRequest.Cancel: the
-// request is complete soon, and Got reports which receives have a message. Any goroutine
-// may call it after Recv or RecvAny.
+// Cancel withdraws the receives that no message has matched, as RecvRequest.Cancel does.
+// The request is complete soon after, and Got tells which receives have a message. Any
+// goroutine may call it after Recv or RecvAny.
 func (b *RecvBatch) Cancel() { RecvRequest{b.req}.Cancel() }

@@ -22,7 +22,7 @@ import (
 )
 
 // hostRank is a rank of a job of three: its arguments are the rank, the job's root and
-// token, and a folder for profiles. When its measurements have succeeded or failed, rank 0
+// token, and a directory for profiles. When its measurements have succeeded or failed, rank 0
 // writes its figures of the paths to the others, and its statistics.
 var hostRank = testutil.NewChild("rank on a host", func(args []string, in *bufio.Reader, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), testutil.Limit)

@@ -13,10 +13,12 @@ import (
 	"github.com/seed33544411/rma/internal/pending"
 )
 
-// Peer is a rank of the job, possibly this one, as the target of operations.
+// Peer is a rank of the job, possibly this one, as the target of operations. Its methods
+// may be called from any goroutine.
 //
-// It has one method for each operation, in files named after the operations: each checks
-// its arguments and makes one call of internal/initiator or internal/message/hub.
+// It has one method for each operation, in a file named after the operation; each method
+// checks its arguments and passes the operation to internal/initiator or
+// internal/message/hub.
 type Peer struct {
 	eng  *Engine
 	rank int
@@ -57,14 +59,14 @@ type pulse struct {
 	used     uint64        // operations in the last round
 }
 
-// Peer returns the peer of that rank, which may be this process. It panics if there is
-// none.
+// Peer returns the peer of that rank, which may be this process. It panics if there is no
+// such rank.
 func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
 
-// Rank is the peer's rank.
+// Rank returns the peer's rank.
 func (p *Peer) Rank() int { return p.rank }
 
-// Link is the name of the link that reaches the peer.
+// Link returns the name of the link that reaches the peer: "shm", "tcp", "ibv" or "sim".
 func (p *Peer) Link() string { return p.eng.links[p.link].Name() }
 
 // Unaided reports whether this side accesses all of the peer's memory without the peer's
@@ -78,20 +80,24 @@ type Span struct {
 	n  int
 }
 
-// Span returns the n bytes from the place on. An operation refuses a span that exceeds the
-// key's memory.
+// Span returns the range of n bytes that begins at r. An operation refuses a range that
+// exceeds the key's region (ErrBounds).
 func (r Remote) Span(n int) Span { return Span{at: r, n: n} }
 
 // Slice returns the range of n bytes that begins off bytes into the region.
 func (k Key) Slice(off, n int) Span { return k.At(off).Span(n) }
 
-// Put copies src to dst. It does not allocate or block.
+// Put copies src to dst, in the peer's memory. The request is complete when the data has
+// been placed there; until then src belongs to the engine. Errors come with the request:
+// see PeerError. Put does not allocate or block.
 // Hot path.
 func (p *Peer) Put(dst Remote, src Buffer) Request {
 	return p.move(initiator.Put, dst, src)
 }
 
-// Get copies src to dst. It does not allocate or block.
+// Get copies src, as many bytes as dst has, from the peer's memory to dst. The request is
+// complete when dst holds the data; until then dst belongs to the engine. Get does not
+// allocate or block.
 // Hot path.
 func (p *Peer) Get(dst Buffer, src Remote) Request {
 	return p.move(initiator.Get, src, dst)
@@ -146,13 +152,13 @@ func (p *Peer) long(o *initiator.Op, remote Remote, local Buffer) error {
 	return nil
 }
 
-// PutBytes is Put from memory of any kind: src need not be registered, and may lie in the
-// Go heap. Small slices are copied. Others are pinned and registered until the request is
-// complete, and kept so for later use as far as Config.PinnedLimit allows. Until completion
+// PutBytes is Put from memory that need not be registered and may lie in the Go heap.
+// Small slices are copied. Larger ones are pinned and registered until the request is
+// complete, and stay registered for later use within Config.PinnedLimit. Until completion
 // src belongs to the engine. Put from registered memory costs less.
 func (p *Peer) PutBytes(dst Remote, src []byte) Request { return p.user(initiator.Put, dst, src) }
 
-// GetBytes is Get into memory of any kind, as PutBytes.
+// GetBytes is Get into memory that need not be registered: see PutBytes.
 func (p *Peer) GetBytes(dst []byte, src Remote) Request { return p.user(initiator.Get, src, dst) }
 
 func (p *Peer) user(k initiator.Kind, at Remote, mem []byte) Request {
@@ -183,15 +189,16 @@ func right(k initiator.Kind) fabric.Access {
 	return fabric.AccessRemoteAtomic
 }
 
-// PutV copies the concatenated pieces of src to the concatenated pieces of dst: the lists
-// may be divided differently, but must hold the same number of bytes. Pieces of dst must
-// not overlap (ErrOverlap). PutV checks all arguments before any byte is transferred; the
-// order in which pieces become visible is not defined. The lists may be reused when PutV
-// returns. It does not block, and allocates only for lists longer than those before.
+// PutV copies the concatenated pieces of src to the concatenated pieces of dst. The two
+// lists may be divided differently, but must hold the same number of bytes (ErrLength).
+// Pieces of dst must not overlap (ErrOverlap). PutV checks all arguments before any byte
+// is transferred; the order in which pieces become visible is not defined. The lists may
+// be reused when PutV returns. It does not block, and allocates only if a list is longer
+// than those of earlier calls.
 // Hot path.
 func (p *Peer) PutV(dst []Span, src []Buffer) Request { return p.vector(initiator.Put, src, dst) }
 
-// GetV copies the pieces of src to those of dst, as PutV.
+// GetV copies the pieces of src to those of dst: see PutV.
 func (p *Peer) GetV(dst []Buffer, src []Span) Request { return p.vector(initiator.Get, dst, src) }
 
 func (p *Peer) vector(k initiator.Kind, local []Buffer, remote []Span) Request {
@@ -223,9 +230,9 @@ func (p *Peer) vector(k initiator.Kind, local []Buffer, remote []Span) Request {
 	return p.post(o)
 }
 
-// Shape is a block of an array of up to MaxDims dimensions: Run contiguous bytes, repeated
-// along Dims, of which the first varies slowest. The arrays on the two sides of a transfer
-// may have different strides.
+// Shape is a block of an array of up to MaxDims dimensions: runs of Run contiguous bytes,
+// repeated along Dims, of which the first varies slowest. The arrays on the two sides of a
+// transfer may have different strides.
 //
 // A column of a matrix of float64 with 1000 columns, sent to a matrix with 500:
 //
@@ -237,16 +244,16 @@ type Shape struct {
 
 // Dim is one dimension of a Shape: Count runs (or planes, or volumes) that begin Local
 // bytes apart on this side and Remote bytes apart on the other. Strides must not be
-// negative; a stride of 0 repeats a source.
+// negative. On the side that is read a stride of 0 repeats the same bytes.
 type Dim struct {
 	Count, Local, Remote int
 }
 
-// MaxDims bounds the dimensions of a Shape.
+// MaxDims is the largest number of dimensions of a Shape.
 const MaxDims = onesided.MaxDims
 
-// Shape2D returns the shape of rows runs of rowBytes bytes that begin local bytes apart
-// here and remote bytes apart at the peer.
+// Shape2D returns the shape of rows runs of rowBytes bytes each, which begin local bytes
+// apart on this side and remote bytes apart at the peer.
 func Shape2D(rows, rowBytes, local, remote int) Shape {
 	return Shape{Run: rowBytes, Dims: []Dim{{Count: rows, Local: local, Remote: remote}}}
 }
@@ -263,7 +270,7 @@ func (p *Peer) PutStrided(dst Remote, src Buffer, shape Shape) Request {
 	return p.strided(initiator.Put, src, dst, shape)
 }
 
-// GetStrided copies runs at src to runs of dst, as PutStrided.
+// GetStrided copies runs at src to runs of dst: see PutStrided.
 func (p *Peer) GetStrided(dst Buffer, src Remote, shape Shape) Request {
 	return p.strided(initiator.Get, dst, src, shape)
 }

@@ -7,51 +7,54 @@ import (
 	"github.com/seed33544411/rma/internal/message/hub"
 )
 
-// ErrUnwanted says that the receiver of a message refused it. It comes inside a *PeerError.
+// ErrUnwanted says that the receiver of a message refused it. It is the error of the send,
+// inside a *PeerError.
 var ErrUnwanted = message.ErrUnwanted
 
-// Receiver takes messages as they arrive and chooses their memory. It is intended for
-// libraries that transfer much data; applications use Handle. The progress engine calls its
-// methods, one at a time, on the goroutine that drives it: they must not wait for anything,
-// and must not call methods of the engine that do (Wait, Close, Receive, Stats, Barrier).
-// They may send by SendFunc.
+// Receiver takes messages as they arrive and chooses the memory of each. It is intended
+// for libraries that transfer much data; applications use Handle. The progress engine
+// calls its methods, one at a time, on the goroutine that drives it. They must not wait
+// for anything, and must not call methods of the engine that do (Wait, Close, Receive,
+// Stats, Barrier). They may send by SendFunc.
 type Receiver interface {
-	// Arriving is called for every message, in the order in which its peer sent it, before
-	// its bytes are read. inPlace: the bytes are in the ring already.
+	// Arriving is called for every message, in the order in which its peer sent them, before
+	// its bytes are read, and returns its destination. If inPlace is set, the bytes are in
+	// the ring already.
 	Arriving(m Envelope, inPlace bool) Landing
 
-	// Arrived ends each message whose Landing set neither Later nor Unwanted: parts holds
-	// the bytes, in one to three slices that are valid during the call; where they lie in
-	// the ring, a dishonest peer may change them meanwhile. The calls are not in order: a
-	// message that is fetched may end after those behind it. With an error the message is
-	// lost: its peer is gone, or the engine is closed.
+	// Arrived is called once for each message whose Landing set neither Later nor Unwanted,
+	// with the token of the Landing. parts holds the bytes, in up to three slices that are
+	// valid during the call; if they lie in the ring, a dishonest peer may change them
+	// meanwhile. The calls are not in order: a message that is fetched may end after later
+	// ones. If err is not nil the message is lost, because its peer is gone or the engine
+	// is closed.
 	Arrived(m Envelope, token any, parts [][]byte, err error)
 
-	// Gone is called once for a peer that will send no more messages, after the last
-	// Arriving (so not as long as a message is left for Later), and at once for peers that
-	// are gone already.
+	// Gone is called once for a peer that will send no more messages: after its last
+	// Arriving, so not as long as a message is left by Landing.Later, and at once for peers
+	// that are gone already.
 	Gone(rank int, err error)
 }
 
 // Landing is the destination of a message.
 type Landing struct {
 	// Buf is memory for the message, at least Envelope.Len bytes, which belong to the
-	// engine until Arrived. Nil with inPlace set: Arrived gets the bytes in place.
+	// engine until Arrived. If inPlace was set, Buf may be nil: Arrived then gets the bytes
+	// in the ring.
 	Buf []byte
 
-	// Token is passed to Arrived. A pointer in it does not allocate.
+	// Token is passed to Arrived. A pointer as token does not allocate.
 	Token any
 
 	// Later leaves this message, and all later ones of the peer for this receiver, where
-	// they are; when no more can be held, the peer's sends wait. Receiving.Resume ends
-	// that.
+	// they are, until Receiving.Resume; when no more can be held, the peer's sends wait.
 	Later bool
 
-	// Unwanted drops the message. If it was only announced, its send fails.
+	// Unwanted drops the message. If it was only announced, its send fails with ErrUnwanted.
 	Unwanted bool
 }
 
-// Receiving is an active Receiver.
+// Receiving is the registration of a Receiver with an engine, by Engine.Receive.
 type Receiving struct {
 	eng  *Engine
 	r    *hub.Receiving
@@ -76,12 +79,13 @@ func receive(e *Engine, tag, ignore uint32, only int, to Receiver) (*Receiving, 
 	return r, err
 }
 
-// Resume offers messages again that Landing.Later left. Any goroutine may call it, and so
-// may the receiver's methods.
+// Resume offers the messages again that the receiver left by Landing.Later. Any goroutine
+// may call it, and so may the receiver's methods.
 func (r *Receiving) Resume() { r.eng.proto.hub.Resume(r.r) }
 
-// Close ends the Receiving: it gets no later messages. The receiver's methods must not call
-// it. Arrived may still be called for messages that were arriving.
+// Close ends the registration: the receiver gets no more messages, except that Arrived may
+// still be called for messages that were arriving. The receiver's methods must not call
+// Close.
 func (r *Receiving) Close() {
 	r.eng.prog.Do(func() { r.eng.proto.hub.Stop(r.r) })
 }

@@ -24,23 +24,24 @@ type Region struct {
 	reg *mr.Registration
 }
 
-// Buffer is a part of a Region, the local side of an operation.
+// Buffer is a range of a Region: the local side of an operation.
 type Buffer struct {
 	region *Region
 	off, n int
 }
 
-// Alloc returns size bytes of zeroed memory outside the Go heap, registered for peers with
-// the rights given, by default all. A region of zero bytes has a key, too, which grants no
-// access.
+// Alloc returns size bytes of zeroed memory outside the Go heap, registered with the given
+// rights of peers, by default all. A region of zero bytes has a key as well, which grants
+// no access.
 func (e *Engine) Alloc(size int, access ...Access) (*Region, error) {
 	defer trace.StartRegion(context.Background(), regionRegister).End()
 	reg, err := e.memory.Alloc(size, rights(access), offheap.Regions)
 	return e.region(reg, err)
 }
 
-// Register makes memory of the application accessible to peers, with the rights given, by
-// default all. Memory of the Go heap is pinned until the region is closed; prefer Alloc.
+// Register makes mem accessible to peers with the given rights, by default all. mem must
+// not be empty (ErrBounds). Memory in the Go heap is pinned until the region is closed;
+// prefer Alloc.
 func (e *Engine) Register(mem []byte, access ...Access) (*Region, error) {
 	if len(mem) == 0 {
 		return nil, fmt.Errorf("rma: register: %w: no bytes", ErrBounds)
@@ -50,19 +51,19 @@ func (e *Engine) Register(mem []byte, access ...Access) (*Region, error) {
 	return e.region(reg, err)
 }
 
-// Invalidate drops the registration of memory that messages or operations have used without
-// the application registering it. The engine keeps such memory pinned and registered for
-// later use, up to Config.PinnedLimit bytes, the least recently used first to go: memory of
-// the Go heap stays reachable for the garbage collector, and peers that received a key can
-// access it, until it is evicted or invalidated. Call it
+// Invalidate drops the engine's registrations of memory that the application has not
+// registered itself. Messages, PutBytes and similar operations register such memory, and
+// the engine keeps it pinned and registered for later use, up to Config.PinnedLimit bytes,
+// and evicts the least recently used first. Until then the garbage collector does not free
+// it, and peers that have received a key to it can access it. Call Invalidate
 //
-//   - before memory that is not Go's (mmap, C) is unmapped or remapped, always:
+//   - always, before memory that does not belong to Go (mmap, C) is unmapped or remapped:
 //     an adapter would otherwise use the old pages;
-//   - when heap memory is to be collected, or hidden from peers, at once.
+//   - if heap memory is to be collected, or withdrawn from peers, at once.
 //
-// It drops every registration that shares a byte with mem. The error wraps ErrInUse while a
-// message is in flight there; nothing is dropped then. It is not for memory of Alloc and
-// Register: close the region.
+// Invalidate drops every registration that overlaps mem. The error wraps ErrInUse while a
+// message is in flight there; nothing is dropped then. Close the region instead if the
+// memory comes from Alloc or Register.
 func (e *Engine) Invalidate(mem []byte) error {
 	if e.closed.Load() {
 		return nil // Close forgets everything
@@ -99,8 +100,8 @@ func (e *Engine) region(reg *mr.Registration, err error) (*Region, error) {
 // memory of Alloc is unmapped then.
 func (r *Region) Bytes() []byte { return r.reg.Bytes() }
 
-// Slice returns the n bytes from off on. An operation refuses a slice that exceeds the
-// region.
+// Slice returns the n bytes that begin at offset off. An operation refuses a slice that
+// exceeds the region (ErrBounds).
 func (r *Region) Slice(off, n int) Buffer { return Buffer{region: r, off: off, n: n} }
 
 // Key returns the key by which peers access the region.
@@ -110,16 +111,16 @@ func (r *Region) Key() Key {
 	return newKey(k)
 }
 
-// Close closes the region: later operations of peers are refused, its memory is unmapped or
-// unpinned, and pins that messages left on it (see Invalidate) are dropped. The error wraps
-// ErrInUse
+// Close closes the region: later operations of peers are refused, its memory is unmapped
+// or unpinned, and registrations that messages left on it (see Invalidate) are dropped.
+// The error wraps ErrInUse in two cases:
 //
-//   - while one-sided operations of this rank, or messages that need its memory pinned, are
-//     in flight in it: the region stays unchanged. The caller has to wait for other messages in
-//     it itself;
-//   - while a peer is in the middle of a copy to or from it, which on shm can last long if the
-//     peer was stopped: the region is closed, but its memory stays pinned or
-//     mapped until the peer has finished or is gone.
+//   - One-sided operations of this rank, or messages that need the memory pinned, are in
+//     flight in it. The region is unchanged. Close does not know of other messages in it:
+//     the caller has to wait for these itself.
+//   - A peer is in the middle of a copy to or from it, which over shm can last long if the
+//     peer was stopped. The region is closed, but its memory stays pinned or mapped until
+//     the peer has finished or is gone.
 //
 // The memory must be neither unmapped nor reused before Close has returned nil. Close may
 // be called any number of times.
@@ -183,27 +184,28 @@ func (b Buffer) piece(e *Engine, link int) (onesided.Piece, error) {
 	return onesided.Piece{Addr: s.Addr, Len: uint64(max(b.n, 0)), Key: s.LKey}, err
 }
 
-// Access is the set of rights of peers to a region. The owner of a region has all rights.
-// An operation without the right fails with ErrRemoteAccess and changes nothing: the peer
-// itself checks the rights in the key, and the owner's link checks its own table. A request
-// that the owner's link refuses costs the peer the connection, like every refused request.
+// Access is the set of rights that peers have to a region. The owner of a region has all
+// rights. An operation without the right fails with ErrRemoteAccess and changes nothing:
+// the initiator checks the rights in the key, and the owner's link checks its own table. If
+// the owner's link refuses a request, the connection is lost, as after every refused
+// request.
 //
-// Over shm the peer's own process checks the table: rights protect against mistakes there,
-// not against a malicious process of the same user.
+// Over shm the process of the initiator checks the owner's table: rights protect against
+// mistakes there, not against a malicious process of the same user.
 //
 // Rights apply to every rank that has the key. There are no rights of individual ranks,
 // because no link but tcp could enforce them. The same memory may be registered several
-// times with different rights, and each key sent only to the ranks that it is intended for.
-// A peer without a key can only guess one, and a wrong guess costs it the connection.
+// times with different rights, and each key sent only to the ranks that it is intended
+// for. A peer without a key can only guess one, and loses the connection by a wrong guess.
 type Access uint8
 
-// Rights. They can be combined, or passed one by one.
+// Rights. They may be combined by | or passed one by one.
 const (
 	PeersRead   = Access(fabric.AccessRemoteRead)   // Get
 	PeersWrite  = Access(fabric.AccessRemoteWrite)  // Put, PutSignal; with PeersAtomic also Accumulate
 	PeersAtomic = Access(fabric.AccessRemoteAtomic) // atomics, SignalAdd
 
-	PeersNothing = Access(fabric.AccessLocalWrite) // for operations of the owner
+	PeersNothing = Access(fabric.AccessLocalWrite) // none: only the owner uses the region
 )
 
 // rights returns the rights as the links define them.
@@ -223,10 +225,10 @@ func (a Access) has(right Access) bool { return a&right == right }
 // linkNumber is the number of a kind of link in keys. Append only.
 var linkNumber = map[string]uint8{"shm": 0, "ibv": 1, "tcp": 2, "sim": 3}
 
-// Key names a region of a peer; an operation needs nothing else to access it. It is a
-// value, of fixed size when marshalled, and comparable: keys that are parsed from the same
-// bytes or text are equal. Equal keys share one copy of their contents, so that passing a
-// key, or a Remote, costs as little as passing a pointer.
+// Key identifies a region of a peer; an operation needs nothing else to access it. It is a
+// value, of KeySize bytes when marshalled, and comparable: keys parsed from the same bytes
+// or text are equal. Equal keys share one copy of their contents, so that passing a Key or
+// a Remote costs as little as passing a pointer.
 type Key struct{ contents *mr.Key }
 
 // keysInUse holds the contents of every key in use, as long as a reference exists.
@@ -277,7 +279,7 @@ func (k Key) Len() int { return int(min(k.value().Len, math.MaxInt)) }
 // outside it (ErrBounds).
 func (k Key) At(off int) Remote { return Remote{key: k, off: off} }
 
-// Remote is a place in a peer's memory: a key and an offset.
+// Remote is a location in a peer's memory: a key and an offset.
 type Remote struct {
 	key Key
 	off int
@@ -289,7 +291,7 @@ func (k Key) Append(b []byte) []byte {
 	return v.Append(b)
 }
 
-// MarshalBinary implements encoding.BinaryMarshaler: KeySize bytes.
+// MarshalBinary implements encoding.BinaryMarshaler; the result has KeySize bytes.
 func (k Key) MarshalBinary() ([]byte, error) { return k.Append(nil), nil }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler; see ParseKey.
@@ -316,7 +318,7 @@ func (k *Key) UnmarshalText(text []byte) error {
 	return k.UnmarshalBinary(b)
 }
 
-// String is the text form.
+// String returns the text form of MarshalText.
 func (k Key) String() string { return base64.RawURLEncoding.EncodeToString(k.Append(nil)) }
 
 // ParseKey parses a key that Append made. It does not verify the key: only the target

@@ -12,8 +12,9 @@ import (
 	"github.com/seed33544411/rma/internal/progress"
 )
 
-// Request is an operation in flight. It is a value; a Wait that returns anything but the
-// context's error uses it up.
+// Request is an operation in flight. It is a value, and its copies refer to the same
+// operation. A Wait that returns the operation's result uses it up: later waits return
+// ErrRequestUsed. A Wait that ends with its context does not.
 type Request struct {
 	eng  *Engine
 	op   *pending.Operation // nil: the operation was complete, or refused, at once
@@ -59,9 +60,9 @@ func (r *Request) redeemable() bool {
 	return n != 0 && r.eng.proto.receipts.Redeemable(n)
 }
 
-// Wait returns nil when the operation is complete (see the package documentation), a
-// *PeerError when it failed, and the context's error when that ends first: the operation
-// continues then, and may be waited for again.
+// Wait returns nil when the operation is complete (see the package documentation), or a
+// *PeerError when it has failed. If ctx ends first, Wait returns an error that wraps that
+// of ctx; the operation continues, and may be waited for again.
 func (r Request) Wait(ctx context.Context) error {
 	_, err := r.wait(ctx, nil)
 	return err
@@ -107,15 +108,15 @@ func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 	return v, err
 }
 
-// AtomicRequest is an atomic operation in flight, or a wait for a signal. Its Request is
-// for WaitAny and similar functions.
+// AtomicRequest is an atomic operation in flight, or a wait for a signal. Its Request can
+// be passed to WaitAny and similar functions.
 type AtomicRequest struct {
 	Request
 	held uint64 // by the word, if the operation was complete at once
 }
 
-// Wait returns the previous value of the target's word or, for a wait for a signal, its
-// present value. Errors are those of Request.Wait.
+// Wait returns the previous value of the target's word or, for a wait for a signal, the
+// value that met the condition. Errors are those of Request.Wait.
 func (a AtomicRequest) Wait(ctx context.Context) (uint64, error) {
 	v, err := a.wait(ctx, nil)
 	return v + a.held, err // one of them is 0
@@ -133,9 +134,10 @@ func joined(first, next error) error {
 }
 
 // WaitAll waits until all requests are complete. It returns nil, or the joined errors of
-// those that failed. If ctx ends first, WaitAll returns its error and leaves all requests
-// as they were: they may be waited for again. Otherwise it uses them up. It skips zero
-// requests, and requests that are used up already. It does not allocate.
+// those that failed, and uses the requests up. If ctx ends first, WaitAll returns an error
+// that wraps that of ctx and uses up none of the requests: they may be waited for again.
+// It skips zero requests and requests that are used up already. It does not allocate
+// unless several requests fail.
 // Hot path.
 func WaitAll(ctx context.Context, reqs ...Request) error {
 	if trace.IsEnabled() {
@@ -160,11 +162,12 @@ func WaitAll(ctx context.Context, reqs ...Request) error {
 	return all
 }
 
-// WaitAny waits until one of the requests is complete and returns its index. Call the
-// request's Wait for the result, which returns at once, and put Request{} in its place
-// before the next WaitAny. WaitAny skips zero requests, and requests that are used up: if
-// there are no others the error is ErrRequestUsed. Otherwise the error is the context's, or
-// ErrClosed; the index is -1 then. It does not allocate for up to 16 requests.
+// WaitAny waits until one of the requests is complete and returns its index. Then call
+// that request's Wait, which returns the result at once, and put Request{} in its place
+// before the next WaitAny. WaitAny skips zero requests and requests that are used up; if
+// there are no others the error is ErrRequestUsed. Otherwise the error is that of ctx, or
+// ErrClosed. The index is -1 with an error. WaitAny does not allocate for up to 16
+// requests.
 // Hot path.
 func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 	var room [16]*progress.Waiter
@@ -199,7 +202,7 @@ func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 }
 
 // Then calls f once with the operation's error, when the operation is complete: on the
-// goroutine that drives the engine then, or, if the operation is complete already, on this
+// goroutine that then drives the engine, or, if the operation is complete already, on this
 // one before Then returns. f must not block or wait for the engine; it may start
 // operations. Then uses the request up.
 func (r Request) Then(f func(error)) {
@@ -224,7 +227,7 @@ func (r Request) Then(f func(error)) {
 	r.op.Then(f)
 }
 
-// Forget releases the request: the operation continues, and if it fails, the next Flush of
+// Forget gives the request up: the operation continues, and if it fails, the next Flush of
 // its peer returns the error. Forget uses the request up. It does not allocate.
 // Hot path.
 func (r Request) Forget() { r.Then(nil) }

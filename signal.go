@@ -13,7 +13,7 @@ import (
 	"github.com/seed33544411/rma/internal/progress"
 )
 
-// SignalOp is the change that a signal makes to the word that the target waits for.
+// SignalOp is the operation by which a signal changes its word.
 type SignalOp uint8
 
 // Operations of signals.
@@ -22,8 +22,8 @@ const (
 	SignalAdd                 // the value is added to it, atomically as FetchAdd does
 )
 
-// Cond is the comparison of WaitSignal between the word and its value. Words and values are
-// unsigned.
+// Cond is a comparison of a word with a value, for WaitSignal and WaitUntil. WaitSignal
+// compares unsigned numbers.
 type Cond uint8
 
 // Conditions.
@@ -37,10 +37,10 @@ const (
 )
 
 // PutSignal copies src to dst, and then changes the 8-byte word at sig, which must be
-// aligned to 8 bytes, by op with value. A rank that sees the word changed, with WaitSignal,
-// sees the data. PutSignal wakes the target if it sleeps there. The request is complete
-// when both have taken place. It does not allocate or block, and posts data and signal to
-// the link together.
+// aligned to 8 bytes (ErrAlign), by op with value. A goroutine of the target that sees the
+// change by WaitSignal also sees the data, and is woken if it sleeps there. The request is
+// complete when both have taken place. PutSignal posts data and signal to the link
+// together. It does not allocate or block.
 // Hot path.
 func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value uint64) Request {
 	o := initiator.New(&p.one, initiator.PutSignal)
@@ -71,7 +71,7 @@ func (p *Peer) data(o *initiator.Op, dst Remote, src Buffer) error {
 }
 
 // Signal changes the word at sig as PutSignal does, after all operations posted for the
-// peer before. It does not allocate or block.
+// peer before. It transfers no data. It does not allocate or block.
 // Hot path.
 func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
 	return p.signal(initiator.New(&p.one, initiator.PutSignal), sig, op, value)
@@ -98,34 +98,36 @@ func (p *Peer) signal(o *initiator.Op, sig Remote, op SignalOp, value uint64) Re
 	return p.post(o)
 }
 
-// WaitSignal waits until the 8-byte word, which must be aligned to 8 bytes, meets cond with
-// value, and returns its value. All data of PutSignals that have changed the word so far
-// may be read. It spins for some microseconds and then sleeps; PutSignal and Signal wake
-// it, on every link, and so do this rank's operations on itself. The rank's own stores are
-// noticed within 4 ms, other operations of peers within 1 s. The error is the context's,
-// ErrClosed, or about the buffer. It does not allocate.
+// WaitSignal waits until the 8-byte word w, which must be aligned to 8 bytes, meets cond
+// with value, and returns its value. The data of all PutSignals that have changed the word
+// so far may then be read. WaitSignal spins for some microseconds and then sleeps.
+// PutSignal and Signal wake it, on every link, and so do this rank's operations on itself;
+// stores of this process are noticed within 4 ms, other operations of peers within 1 s.
+// The error is that of ctx, ErrClosed, or a *PeerError if the buffer is not a valid word.
+// WaitSignal does not allocate.
 // Hot path.
 func (e *Engine) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
 	return e.Peer(e.Rank()).waitWord(ctx, w, onesided.Uint64, cond, value, nil)
 }
 
-// WaitSignal is Engine.WaitSignal for a word that this peer is to change: if the peer is
-// gone and the word does not meet the condition, the error is a *PeerError.
+// WaitSignal is Engine.WaitSignal for a word that this peer changes: if the peer is lost
+// and the word does not meet the condition, the error is a *PeerError with the reason.
 func (p *Peer) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
 	return p.waitWord(ctx, w, onesided.Uint64, cond, value, p)
 }
 
 // AwaitSignal is WaitSignal as a request, for WaitAny: its Wait returns the value of the
-// word that met the condition. The wait lasts until then, or until Close of the engine.
-// While it lasts, Close of the word's region fails, and takes effect afterwards.
+// word that met the condition. The request stays in flight until the condition is met or
+// the engine is closed. Until then Region.Close of the word's region returns ErrInUse; the
+// region is released when the request is complete.
 func (e *Engine) AwaitSignal(w Buffer, cond Cond, value uint64) AtomicRequest {
 	return AtomicRequest{Request: e.Peer(e.Rank()).awaitWord(w, onesided.Uint64, cond, value, nil)}
 }
 
-// WaitUntil is Engine.WaitSignal for a word of 4 or 8 bytes, aligned to its size, that is
-// compared as the type says: signed numbers as such. Atomics, accumulates and puts of peers
-// change such words and are noticed at once, except over RDMA, where only signals, which are
-// of 8 bytes, wake a rank that sleeps.
+// WaitUntil is Engine.WaitSignal for a word of 4 or 8 bytes, aligned to its size, which is
+// compared as a number of type T, so signed if T is. Atomics, accumulates and puts of
+// peers are noticed at once, except over RDMA, where only signals, whose words have 8
+// bytes, wake a goroutine that sleeps.
 // Hot path.
 func WaitUntil[T Integer](ctx context.Context, e *Engine, w Buffer, cond Cond, value T) (T, error) {
 	v, err := e.Peer(e.Rank()).waitWord(ctx, w, typeOf[T](), cond, bitsOf(value), nil)
@@ -189,15 +191,16 @@ func (p *Peer) awaitWord(w Buffer, t onesided.Type, cond Cond, value uint64, fro
 func (p *Peer) Flush() Request { return p.post(initiator.New(&p.one, initiator.Flush)) }
 
 // Fence orders operations without waiting: one-sided operations posted for the peer after
-// it take place after all those posted before, gets and emulated atomics included. Puts and
-// the atomics of links need no fence among themselves.
+// it take place after all those posted before it, gets and emulated atomics included.
+// Among puts, FetchAdd and CompareSwap alone no fence is needed.
 func (p *Peer) Fence() {
 	if o := initiator.New(&p.one, initiator.Fence); o.Detach() {
 		p.post(o)
 	}
 }
 
-// FlushAll flushes all peers and waits. It joins their errors.
+// FlushAll flushes all peers and waits for the flushes. It returns their joined errors, or
+// the error of ctx.
 func (e *Engine) FlushAll(ctx context.Context) error {
 	var busy []*Peer
 	e.prog.Do(func() {
@@ -215,7 +218,8 @@ func (e *Engine) FlushAll(ctx context.Context) error {
 	return WaitAll(ctx, reqs...)
 }
 
-// FenceAll calls Fence for every peer. There is no order between two peers: wait instead.
+// FenceAll calls Fence for every peer. It does not order operations with different peers
+// among each other: wait for those.
 func (e *Engine) FenceAll() {
 	var busy []*Peer
 	e.prog.Do(func() {
@@ -256,8 +260,8 @@ func (e *Engine) NewEvent() *Event {
 	return ev
 }
 
-// Reset makes later calls of Wait wait for a Set after this call. Only the waiter may call
-// it.
+// Reset clears the event: later calls of Wait wait for a Set after this call. Only the
+// waiter may call it.
 func (ev *Event) Reset() {
 	for {
 		switch ev.state.Load() {
@@ -272,8 +276,8 @@ func (ev *Event) Reset() {
 	}
 }
 
-// Set ends the Wait, or the next one before a Reset. It may be called from any goroutine,
-// any number of times; it does not wait or allocate.
+// Set sets the event, which ends a Wait. It may be called from any goroutine, any number
+// of times; it does not wait or allocate.
 func (ev *Event) Set() {
 	if ev.state.CompareAndSwap(eventArmed, eventSetting) {
 		ev.eng.prog.Finish(&ev.w)
@@ -281,8 +285,8 @@ func (ev *Event) Set() {
 	}
 }
 
-// Wait returns nil once Set was called, or the error of ctx, or ErrClosed. Only one
-// goroutine at a time may call it.
+// Wait waits until the event is set and returns nil, or returns the error of ctx, or
+// ErrClosed. Only one goroutine at a time may call it.
 func (ev *Event) Wait(ctx context.Context) error {
 	if err := ev.eng.prog.Wait(ctx, &ev.w); err != nil {
 		if errors.Is(err, progress.ErrClosed) {

@@ -10,14 +10,15 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// Counts counts the operations since the engine was opened. Each is counted once, when it
-// ends. A batch counts as one here, and its messages as Sends.
+// Counts counts the operations since the engine was opened. Each operation is counted once,
+// when it ends. The messages of a batch are counted as Sends, and the batch itself as one of
+// Batches.
 type Counts struct {
-	Puts, Gets, Atomics, Sends, Receives     uint64 // ended well
-	Batches                                  uint64 // messages in them count as Sends
-	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // transferred by them
-	Signals                                  uint64 // ended well; their data is counted in PutBytes
-	Accumulates                              uint64 // ended well; their data is counted in PutBytes
+	Puts, Gets, Atomics, Sends, Receives     uint64 // completed without error
+	Batches                                  uint64 // completed without error
+	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // transferred by these operations
+	Signals                                  uint64 // completed without error; their data is counted in PutBytes
+	Accumulates                              uint64 // completed without error; their data is counted in PutBytes
 	Served                                   uint64 // accumulate requests of peers executed here
 	AtomicRetries                            uint64 // compare-and-swaps that emulated atomics repeated
 	Failed                                   uint64 // operations that failed
@@ -39,7 +40,7 @@ type MessageStats struct {
 	Timed                    uint64 // backlogs that were timed, to compare the link with its measured parameters
 	Replans                  uint64 // times that the timings changed the choice of modes
 	Drifting                 int    // modes, of three for each peer, whose time differs so much from the measurement that the next start measures again
-	Backlog                  int    // posted, not sent yet
+	Backlog                  int    // messages posted, not sent yet
 	Memory                   int    // bytes of rings and staging memory on this side
 	Ring, PeerRing           int    // bytes of the rings for messages, in this rank's memory and in the peer's
 }

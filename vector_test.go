@@ -11,9 +11,6 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// patience bounds waits for events that must happen, on however busy a machine.
-const patience = testutil.Limit
-
 // cutLocal and cutRemote divide n bytes from off on in pieces with gaps.
 func cut(rng *rand.Rand, n, size int) (offs, lens []int) {
 	at := 0

@@ -2,16 +2,17 @@ package rma
 
 import "unsafe"
 
-// Number is the set of number types that memory can be viewed as.
+// Number is the set of numeric types as which memory can be viewed.
 type Number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
 		~float32 | ~float64 | ~complex64 | ~complex128
 }
 
-// View returns the buffer's memory as numbers in the machine's byte order. Its length must
-// be a multiple of the number's size (ErrLength), its address aligned for the number
-// (ErrAlign); other errors are about the buffer. The result must not be used after the
-// region is closed.
+// View returns the buffer's memory as a slice of numbers in the machine's byte order. The
+// buffer's length must be a multiple of the number's size (ErrLength), and its address
+// must be aligned for T (ErrAlign). The error is ErrForeign if the region is closed,
+// ErrBounds if the buffer exceeds it. The slice must not be used after the region is
+// closed.
 func View[T Number](b Buffer) ([]T, error) {
 	mem, err := b.bytes()
 	if err != nil {
@@ -31,8 +32,8 @@ func View[T Number](b Buffer) ([]T, error) {
 // sizeOf is the size of a T in bytes.
 func sizeOf[T Number]() int { return int(unsafe.Sizeof(*new(T))) }
 
-// Bytes returns the memory of s, for PutBytes, GetBytes, Register, Send and similar
-// methods.
+// Bytes returns the memory of s as bytes, for PutBytes, GetBytes, Register, Send and
+// similar methods.
 func Bytes[T Number](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(*new(T)))
 }

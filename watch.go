@@ -13,7 +13,7 @@ type PeerState uint8
 
 // States of peers.
 const (
-	// PeerUp says that there is a connection and that the peer makes progress.
+	// PeerUp says that there is a connection with the peer and that the peer makes progress.
 	PeerUp PeerState = iota + 1
 
 	// PeerSilent says that the peer has made no progress for half of
@@ -32,7 +32,7 @@ const (
 	PeerGone
 )
 
-// String is the state's name.
+// String returns the state's name.
 func (s PeerState) String() string {
 	switch s {
 	case PeerUp:
@@ -53,9 +53,9 @@ func (s PeerState) String() string {
 type PeerEvent struct {
 	Rank  int
 	State PeerState
-	Err   error     // why, as operations with the peer would say; nil for PeerUp
-	Lost  int       // times the rank was lost so far (PeerDown and beyond), including losses that this Watch has missed
-	Time  time.Time // when this side found out
+	Err   error     // the cause, as operations with the peer report it; nil for PeerUp
+	Lost  int       // how often the rank was lost so far (PeerDown, PeerHung, PeerGone), including losses that this Watch has missed
+	Time  time.Time // when this rank detected it
 }
 
 // errSilent is the cause of a PeerSilent event.

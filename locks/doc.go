@@ -1,6 +1,6 @@
-// Package locks provides locks for the ranks of a job: for one holder that writes, or for
-// many that read. A lock is named by a rank, its home, and a number, and takes no memory
-// while no rank holds it or waits for it. The ranks agree on the memory that it protects:
+// Package locks provides read-write locks between the ranks of a job: one holder may write,
+// or many may read. A lock is named by a rank, its home, and a number. It takes no memory
+// while no rank holds it or waits for it. What a lock protects is for the ranks to agree on:
 // mostly memory of its home that several ranks read, change and write back.
 //
 //	ls, err := locks.New(eng) // on every rank
@@ -32,7 +32,8 @@
 //
 // # Stability
 //
-// Applications may import this package. The interface may change before version 1.
+// The package is meant to be imported by applications. Its interface may change before
+// version 1.
 //
 // # Files
 //

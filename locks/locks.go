@@ -14,12 +14,14 @@ var (
 	// ErrBroken says that a rank that held the lock for writing was lost: the memory that the
 	// lock protects may be inconsistent. The error is a *rma.PeerError that names the rank.
 	// Recover takes such a lock.
-	ErrBroken = errors.New("the rank that held the lock for writing was lost: mend what it protects, under Recover")
+	ErrBroken = errors.New("the rank that held the lock for writing was lost: repair the protected data under Recover")
 
-	// ErrTaken is returned by TryLock and TryRLock: the lock is held, or others wait for it.
+	// ErrTaken is the error of TryLock and TryRLock if the lock is held or others wait for
+	// it.
 	ErrTaken = errors.New("locks: taken")
 
-	// ErrFull says that this rank has 4096 requests at the home, granted and waiting.
+	// ErrFull says that this rank has 4096 requests at the home, granted and waiting ones
+	// together.
 	ErrFull = errors.New("too many locks of one home are held or waited for")
 
 	// ErrNotHeld says that the lock was unlocked before, or was lost with the connection to
@@ -27,16 +29,16 @@ var (
 	ErrNotHeld = errors.New("locks: not held")
 )
 
-// ID names a lock.
+// ID is the name of a lock.
 type ID struct {
-	Home int    // the rank that grants it; best the one whose memory it protects
+	Home int    // the rank that grants it, preferably the one whose memory it protects
 	Key  uint64 // any number
 }
 
 func (id ID) String() string { return fmt.Sprintf("%d/%d", id.Home, id.Key) }
 
 // Locks is one rank's access to the locks of its job. Its methods may be called from any
-// goroutine; goroutines of one rank exclude each other as ranks do. It ends with the
+// goroutine; goroutines of one rank exclude each other as ranks do. It ends with its
 // engine.
 type Locks struct {
 	eng *rma.Engine
@@ -70,9 +72,9 @@ const (
 
 var engines sync.Map // *rma.Engine that have Locks
 
-// New starts to serve the locks whose home is this rank, and to request others. Every rank
-// of the job that is a home must call it; requests of others that arrive before wait. An
-// engine has at most one.
+// New makes this rank a home of locks, and returns its access to the locks of all homes.
+// Every rank that is a home must call New; requests that arrive before wait for that. An
+// engine has at most one Locks.
 func New(eng *rma.Engine) (*Locks, error) {
 	l := &Locks{eng: eng, table: newTable(), mine: map[uint64]*Held{}}
 	if _, has := engines.LoadOrStore(eng, l); has {
@@ -96,25 +98,26 @@ func New(eng *rma.Engine) (*Locks, error) {
 	return l, nil
 }
 
-// Lock waits until no other holder has the lock, and takes it. The error is the context's,
-// ErrBroken, ErrFull, or about the home.
+// Lock waits until there is no other holder, and takes the lock for writing. The error is
+// that of ctx, wraps ErrBroken or ErrFull, or is a *rma.PeerError about the home.
 func (l *Locks) Lock(ctx context.Context, id ID) (*Held, error) { return l.ask(ctx, id, 0) }
 
-// RLock waits until the lock is not held for writing, and takes it for reading.
+// RLock waits until the lock is not held for writing, and takes it for reading. Errors are
+// those of Lock.
 func (l *Locks) RLock(ctx context.Context, id ID) (*Held, error) { return l.ask(ctx, id, modeShared) }
 
-// TryLock takes the lock if it is free, and fails with ErrTaken otherwise. It waits for the
-// home's answer.
+// TryLock takes the lock for writing if it is free, and fails with ErrTaken otherwise. It
+// waits for the home's answer only. Other errors are those of Lock.
 func (l *Locks) TryLock(ctx context.Context, id ID) (*Held, error) { return l.ask(ctx, id, modeTry) }
 
 // TryRLock takes the lock for reading if RLock would not wait, and fails with ErrTaken
-// otherwise.
+// otherwise. Other errors are those of Lock.
 func (l *Locks) TryRLock(ctx context.Context, id ID) (*Held, error) {
 	return l.ask(ctx, id, modeShared|modeTry)
 }
 
-// Recover is Lock also for a broken lock, which is whole once it is taken: the caller
-// repairs the protected memory before it unlocks.
+// Recover is Lock that also takes a broken lock. The lock is no longer broken then: the
+// caller repairs the protected memory before it unlocks.
 func (l *Locks) Recover(ctx context.Context, id ID) (*Held, error) {
 	return l.ask(ctx, id, modeRecover)
 }
@@ -165,9 +168,10 @@ func failed(what string, id ID, err error) error {
 // ID returns the lock's name.
 func (h *Held) ID() ID { return h.id }
 
-// Unlock flushes the engine's one-sided operations, to all peers, and releases the lock. It
-// returns an error of such an operation; the lock is released nevertheless. If ctx ends
-// first, the lock stays held: call Unlock again. Unlock does not wait for the home.
+// Unlock flushes the engine's one-sided operations, to all peers, and releases the lock.
+// If one of these operations has failed, Unlock returns its error; the lock is released
+// nevertheless. If ctx ends first, the lock remains held: call Unlock again. Unlock does
+// not wait for the home.
 func (h *Held) Unlock(ctx context.Context) error {
 	l := h.l
 	err := l.eng.FlushAll(ctx)

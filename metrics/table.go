@@ -46,13 +46,13 @@ func one[S any](of func(*S) float64) []value[S] { return []value[S]{{of: of}} }
 var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.MessageStats) { return &s.Counts, &s.Messages }), []metric[rma.Stats]{
 	{"rma_operations_queued", "Operations that wait to be posted to a link.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Queued) })},
 	{"rma_operations_in_flight", "Operations posted and not complete.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.InFlight) })},
-	{"rma_operations_outstanding", "Operations that the application has posted and that are not complete, but for receives.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Outstanding) })},
+	{"rma_operations_outstanding", "Operations posted by the application and not complete, without receives.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Outstanding) })},
 	{"rma_job_ranks", "Ranks in the job.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Size) })},
 	{"rma_peers_connected", "Peers with a connection, which is made at the first operation.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersConnected) })},
 	{"rma_peers_talking", "Peers with an open message channel.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersMessaging) })},
 	{"rma_peers_down", "Peers whose connection was lost.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.PeersDown) })},
 	{"rma_pinned_bytes", "Memory kept registered for messages that the application did not register.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Pinned) })},
-	{"rma_pins_total", "Messages from or to such memory.", counter, "found", []value[rma.Stats]{
+	{"rma_pins_total", "Messages from or to memory that was pinned for them.", counter, "found", []value[rma.Stats]{
 		{"registered", func(s *rma.Stats) float64 { return float64(s.PinHits) }}, {"unregistered", func(s *rma.Stats) float64 { return float64(s.PinMisses) }},
 	}},
 	{"rma_rings_bytes", "Memory of rings after the first ones.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Rings.Memory) })},
@@ -62,8 +62,8 @@ var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.Message
 		{"refused", func(s *rma.Stats) float64 { return float64(s.Rings.Refused) }},
 	}},
 	{"rma_paths_measured_total", "Classes of paths measured in the background.", counter, "", one(func(s *rma.Stats) float64 { return float64(s.PathsMeasured) })},
-	{"rma_paths_seconds_total", "Time that measuring them took.", counter, "", one(func(s *rma.Stats) float64 { return s.PathsTime.Seconds() })},
-	{"rma_paths_bytes_total", "Bytes moved to measure them.", counter, "", one(func(s *rma.Stats) float64 { return float64(s.PathsBytes) })},
+	{"rma_paths_seconds_total", "Time spent measuring paths.", counter, "", one(func(s *rma.Stats) float64 { return s.PathsTime.Seconds() })},
+	{"rma_paths_bytes_total", "Bytes moved to measure paths.", counter, "", one(func(s *rma.Stats) float64 { return float64(s.PathsBytes) })},
 	{"rma_regions", "Memory regions registered and not closed.", gauge, "", one(func(s *rma.Stats) float64 { return float64(s.Regions) })},
 }...)
 
@@ -71,7 +71,7 @@ var totals = append(common("rma_", func(s *rma.Stats) (*rma.Counts, *rma.Message
 var eachPeer = append(common("rma_peer_", func(s *rma.PeerStats) (*rma.Counts, *rma.MessageStats) { return &s.Counts, &s.Messages }), []metric[rma.PeerStats]{
 	{"rma_peer_operations_queued", "Operations that wait to be posted to a link.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.Queued) })},
 	{"rma_peer_operations_in_flight", "Operations posted and not complete.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.InFlight) })},
-	{"rma_peer_operations_outstanding", "Operations that the application has posted and that are not complete, but for receives.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.Outstanding) })},
+	{"rma_peer_operations_outstanding", "Operations posted by the application and not complete, without receives.", gauge, "", one(func(s *rma.PeerStats) float64 { return float64(s.Outstanding) })},
 	{"rma_peer_connected", "Whether there is a connection.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Connected) })},
 	{"rma_peer_talking", "Whether a message channel is open.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Messaging) })},
 	{"rma_peer_up", "Whether the connection works.", gauge, "", one(func(s *rma.PeerStats) float64 { return truth(s.Err == nil) })},
@@ -86,7 +86,7 @@ func common[S any](prefix string, of func(*S) (*rma.Counts, *rma.MessageStats)) 
 		return value[S]{label, func(s *S) float64 { _, m := of(s); return float64(f(m)) }}
 	}
 	return []metric[S]{
-		{prefix + "operations_total", "Operations that ended well.", counter, "op", []value[S]{
+		{prefix + "operations_total", "Operations completed successfully.", counter, "op", []value[S]{
 			c("put", func(c *rma.Counts) uint64 { return c.Puts }), c("get", func(c *rma.Counts) uint64 { return c.Gets }),
 			c("atomic", func(c *rma.Counts) uint64 { return c.Atomics }), c("send", func(c *rma.Counts) uint64 { return c.Sends }),
 			c("receive", func(c *rma.Counts) uint64 { return c.Receives }), c("signal", func(c *rma.Counts) uint64 { return c.Signals }),
@@ -98,18 +98,18 @@ func common[S any](prefix string, of func(*S) (*rma.Counts, *rma.MessageStats)) 
 		}},
 		{prefix + "operations_failed_total", "Operations that failed.", counter, "", []value[S]{c("", func(c *rma.Counts) uint64 { return c.Failed })}},
 		{prefix + "batches_total", "Batches sent; their messages count as sends.", counter, "", []value[S]{c("", func(c *rma.Counts) uint64 { return c.Batches })}},
-		{prefix + "messages_total", "Messages sent each way.", counter, "mode", []value[S]{
+		{prefix + "messages_total", "Messages sent in each mode.", counter, "mode", []value[S]{
 			m("eager", func(m *rma.MessageStats) uint64 { return m.Eager }), m("gather", func(m *rma.MessageStats) uint64 { return m.Gathered }),
 			m("scatter", func(m *rma.MessageStats) uint64 { return m.Fetched }), m("written", func(m *rma.MessageStats) uint64 { return m.Written }),
 		}},
 		{prefix + "gathered_writes_total", "Writes that carried several messages.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Writes })}},
 		{prefix + "descriptors_total", "Announcements of messages that the receiver fetches.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Descriptors })}},
-		{prefix + "adverts_total", "Receives shown to peers before their message; late ones were of no use.", counter, "when", []value[S]{
+		{prefix + "adverts_total", "Receives advertised to peers before their message; late ones were declined.", counter, "when", []value[S]{
 			m("all", func(m *rma.MessageStats) uint64 { return m.Adverts }), m("late", func(m *rma.MessageStats) uint64 { return m.LateAdverts }),
 		}},
-		{prefix + "plans_total", "Backlogs that the cost model was asked about.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Plans })}},
-		{prefix + "unexpected_messages_total", "Messages that came before anybody asked, and were copied aside.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Unexpected })}},
-		{prefix + "credit_waits_total", "Times that the receiver had no room.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.CreditWaits })}},
+		{prefix + "plans_total", "Backlogs planned by the cost model.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Plans })}},
+		{prefix + "unexpected_messages_total", "Messages that arrived before their receive and were copied.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.Unexpected })}},
+		{prefix + "credit_waits_total", "Times that a sender waited for credit of the receiver.", counter, "", []value[S]{m("", func(m *rma.MessageStats) uint64 { return m.CreditWaits })}},
 		{prefix + "retries_total", "Times that the link's queue was full.", counter, "path", []value[S]{
 			c("onesided", func(c *rma.Counts) uint64 { return c.Retries }), m("messages", func(m *rma.MessageStats) uint64 { return m.Retries }),
 		}},

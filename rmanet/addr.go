@@ -59,7 +59,7 @@ func ParseAddr(s string) (Addr, error) {
 func checkService(s string) error {
 	switch {
 	case s == "":
-		return errors.New("no service")
+		return errors.New("empty service name")
 	case len(s) > MaxService:
 		return fmt.Errorf("service of %d bytes, at most %d", len(s), MaxService)
 	}
@@ -67,11 +67,11 @@ func checkService(s string) error {
 		switch {
 		case '0' <= b && b <= '9', 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', b == '-', b == '.', b == '_':
 		default:
-			return fmt.Errorf("service with %q: letters, digits, - . and _ may be in it", b)
+			return fmt.Errorf("service with %q: want letters, digits, -, . and _", b)
 		}
 	}
 	if n, err := strconv.ParseUint(s, 10, 64); err == nil && n >= firstOwn || errors.Is(err, strconv.ErrRange) {
-		return fmt.Errorf("service %s: numbers above %d name the ends that dial", s, firstOwn-1)
+		return fmt.Errorf("service %s: numbers above %d are reserved for dialling ends", s, firstOwn-1)
 	}
 	return nil
 }

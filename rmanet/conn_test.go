@@ -254,8 +254,9 @@ func TestListen(t *testing.T) {
 	})
 }
 
-// A send that the peer did not want is a write to a closed connection; any other that fails,
-// such as one that a device refuses while the peer ends, is a reset.
+// Data that the peer refuses was sent to a connection that it has closed. Whether that was a
+// close or a reset, the peer's frame says, for which a Write waits. Any other send that
+// fails, such as one that a device refuses while the peer ends, is a reset.
 func TestErrorsOfSends(t *testing.T) {
 	es := job(t, 2, "shm")
 	refused := &rma.PeerError{Rank: 1, Op: "send", Err: rma.ErrUnwanted}

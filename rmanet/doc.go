@@ -80,7 +80,7 @@
 // # Hostile peers
 //
 // Frames are checked against the credit that this side has granted and the frames before. A
-// peer that breaks the protocol loses all its connections here with an error that wraps
+// peer that violates the protocol loses all its connections here with an error that wraps
 // [ErrProtocol].
 //
 // # Files

@@ -105,7 +105,7 @@ func parseFrame(b []byte) (f frame, rest []byte, err error) {
 	n := int(binary.LittleEndian.Uint16(b[2:]))
 	flags := b[1]
 	if b = b[frameHeader:]; n > len(b) {
-		return f, nil, protocolError("control frame says %d bytes, has %d", n, len(b))
+		return f, nil, protocolError("control frame announces %d bytes, has %d", n, len(b))
 	}
 	body, rest := b[:n], b[n:]
 	if flags > 1 || f.num == 0 || f.num > numberMax {

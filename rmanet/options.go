@@ -72,7 +72,7 @@ func (c Config) effective() (Config, error) {
 	}
 	c.Frame = min(c.Frame, c.Window)
 	if c.Memory < max(minMemory, 4*int64(c.Frame)) || c.Window < minWindow || c.Window > maxWindow || c.Frame < 1 || c.Streams < 1 || c.Backlog < 1 {
-		return c, fmt.Errorf("rmanet: bad configuration %+v", c)
+		return c, fmt.Errorf("rmanet: invalid configuration %+v", c)
 	}
 	return c, nil
 }

@@ -528,7 +528,7 @@ func resetError(reason uint64) error {
 	case resetProtocol:
 		return connReset(ErrProtocol)
 	case resetUnread:
-		return fmt.Errorf("%w: the peer closed without having read everything", syscall.ECONNRESET)
+		return fmt.Errorf("%w: the peer closed with unread data", syscall.ECONNRESET)
 	}
 	return syscall.ECONNRESET
 }

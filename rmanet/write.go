@@ -247,8 +247,9 @@ func (b *block) through(err error) {
 	c.wr.ev.Set()
 }
 
-// broken handles an error of sending: the peer has closed this connection and its frame
-// about that has not arrived yet, or the connection with the peer is lost.
+// broken handles an error of sending. If the peer refuses data, it has closed this
+// connection, and the frame that tells whether that was a close or a reset follows; until
+// then writers wait. Any other error means that the connection with the peer is lost.
 func (c *Conn) broken(err error) {
 	closed := errors.Is(err, rma.ErrUnwanted) && c.s.why() == nil
 	c.mu.Lock()
