@@ -52,7 +52,7 @@ func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) err
 		setup = side.Setup()
 		defer own(func() {
 			if err := side.Close(); err != nil {
-				m.Log.Warn("rma: close of a measurement", "link", l.Name(), "err", err)
+				m.Log.Warn("rma: connection of a measurement not closed", "link", l.Name(), "err", err)
 			}
 		})
 	} else {

@@ -31,9 +31,9 @@ func (l *Links) Calibrate(ctx context.Context, d *Dialer, p progress.Protocol) e
 				Links: l, job: l.job, at: i, link: link, own: d.prog.Do, first: me == who.low, peer: who.low + who.high - me, budget: l.Budget,
 				others: func(c *fabric.Completion) { one := [1]fabric.Completion{*c}; p.Complete(i, one[:]) },
 			}
-			err = m.tell(ctx, d, who)
+			err = m.run(ctx, d, who)
 		} else {
-			err = l.hear(ctx, i, who.low)
+			err = l.adopt(ctx, i, who.low)
 		}
 		if err != nil {
 			return err
@@ -49,15 +49,15 @@ func (l *Links) Calibrate(ctx context.Context, d *Dialer, p progress.Protocol) e
 // topic is the key under which the figures of a link are published.
 func (l *Links) topic(link int) string { return "profile/" + l.open[link].Name() }
 
-// hear gets the figures of a link from the rank that has measured it.
-func (l *Links) hear(ctx context.Context, link, from int) error {
+// adopt gets the parameters of a link from the rank that has measured it.
+func (l *Links) adopt(ctx context.Context, link, from int) error {
 	b, err := l.job.Get(ctx, from, l.topic(link))
 	if err != nil {
 		return err
 	}
 	p, err := parsePublished(b)
 	if err != nil {
-		l.Log.Warn("rma: figures of a link", "link", l.open[link].Name(), "from", from, "err", err)
+		l.Log.Warn("rma: parameters of a link not valid", "link", l.open[link].Name(), "from", from, "err", err)
 		return nil
 	}
 	l.figures[link] = p.figures
@@ -74,7 +74,7 @@ func (l *Links) Profile(link int, class sampling.Class) (*sampling.Store, sampli
 	if dir == "" {
 		var err error
 		if dir, err = sampling.DefaultDir(); err != nil {
-			l.Log.Debug("rma: no folder for figures of links", "err", err)
+			l.Log.Debug("rma: no directory for saved parameters", "err", err)
 			return nil, k
 		}
 	}
@@ -100,9 +100,9 @@ type measurement struct {
 	moved  int64               // bytes
 }
 
-// tell measures over the first connection of the pair, and publishes the figures to the
+// run measures over the first connection of the pair, and publishes the figures to the
 // other ranks.
-func (m *measurement) tell(ctx context.Context, d *Dialer, who pair) error {
+func (m *measurement) run(ctx context.Context, d *Dialer, who pair) error {
 	name := m.link.Name()
 	ep, err := d.Connect(ctx, m.peer)
 	var res sampling.Result
@@ -149,7 +149,7 @@ func (m *measurement) figuresOf(res *sampling.Result) figures {
 	m.Log.Debug("rma: link measured", "link", name, "class", m.class, "source", res.Source,
 		"took", res.Spent(), "batches", res.Fit.Probes, "errors", res.Fit.Error)
 	if res.SaveErr != nil {
-		m.Log.Warn("rma: figures of a link are not saved", "link", name, "err", res.SaveErr)
+		m.Log.Warn("rma: parameters of a link not saved", "link", name, "err", res.SaveErr)
 	}
 	return figures{Up: &up, Down: &down, Class: m.class, source: res.Source.String()}
 }

@@ -34,7 +34,7 @@ func (l *Links) findCopies(link int, class sampling.Class) *copyThresholds {
 	store, _ := l.Profile(link, class)
 	m, source, err := sampling.Copies(store, class, l.Sampling, min(sampling.CopiesBudget, l.Budget/2))
 	if err != nil {
-		l.Log.Warn("rma: copies", "source", source, "err", err)
+		l.Log.Warn("rma: copy thresholds not measured", "source", source, "err", err)
 	}
 	return &copyThresholds{m.Plan, source}
 }
@@ -47,7 +47,7 @@ func (l *Links) useCopies(link int, found *copyThresholds, class sampling.Class)
 	}
 	t.SetCopies(found.Plan, found.Source)
 	c := t.Copies()
-	l.Log.Debug("rma: copies", "link", l.open[link].Name(), "class", class, "source", c.Source,
+	l.Log.Debug("rma: copy thresholds", "link", l.open[link].Name(), "class", class, "source", c.Source,
 		"string", c.Plan.String, "stream", c.Plan.Stream, "kernel", c.Kernel, "cache", c.Cache, "users", c.Users)
 }
 

@@ -21,7 +21,7 @@ type aloof struct{ Job }
 func (aloof) Rank() int                                       { return 0 }
 func (aloof) Take(string) error                               { return nil }
 func (aloof) Done() <-chan struct{}                           { return nil }
-func (aloof) Tell(context.Context, int, string, []byte) error { return nil }
+func (aloof) Send(context.Context, int, string, []byte) error { return nil }
 
 // idle is a protocol without work.
 type idle struct{}

@@ -27,13 +27,13 @@ func (l *Links) Drifted(rank int, ch *message.Channel, modes logp.ModeSet, tasks
 	name, of, ways := l.open[link].Name(), l.Path(rank).Of, slower(ch, modes)
 	// In a goroutine: the links must not wait for logs and files.
 	tasks.Go(func() {
-		l.Log.Warn("rma: link is not as measured", "rank", rank, "link", name, "slower", ways)
+		l.Log.Warn("rma: link differs from its measurement", "rank", rank, "link", name, "slower", ways)
 		store, key := l.Profile(link, of)
 		if store == nil {
 			return
 		}
 		if err := store.Retire(key); err != nil {
-			l.Log.Warn("rma: figures of a link are still used", "link", name, "err", err)
+			l.Log.Warn("rma: saved parameters of a link not set aside", "link", name, "err", err)
 		}
 	})
 }

@@ -36,10 +36,10 @@ type published struct {
 // parsePublished parses the value of another rank, which is not trusted.
 func parsePublished(b []byte) (p published, err error) {
 	fail := func(err error) (published, error) {
-		return published{}, fmt.Errorf("figures of another rank: %w", err)
+		return published{}, fmt.Errorf("parameters from another rank: %w", err)
 	}
 	if len(b) == 0 {
-		return fail(errors.New("none: its measurement failed"))
+		return fail(errors.New("none, because its measurement failed"))
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -48,7 +48,7 @@ func parsePublished(b []byte) (p published, err error) {
 	}
 	switch _, err := d.Token(); {
 	case err != io.EOF:
-		return fail(errors.New("data behind them"))
+		return fail(errors.New("extra data at the end"))
 	case p.Version != publishedVersion:
 		return fail(fmt.Errorf("version %d, not %d", p.Version, publishedVersion))
 	case !p.Class.Known():

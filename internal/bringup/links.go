@@ -222,7 +222,7 @@ func (l *Links) keep(chosen []string) {
 	for _, link := range l.open {
 		if !slices.Contains(chosen, link.Name()) {
 			if err := link.Close(); err != nil {
-				l.Log.Warn("rma: close of an unused link", "link", link.Name(), "err", err)
+				l.Log.Warn("rma: unused link not closed", "link", link.Name(), "err", err)
 			}
 			continue
 		}

@@ -6,9 +6,10 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
-	"github.com/stretchr/testify/require"
 )
 
 // pattern fills b with bytes that differ from their neighbours.

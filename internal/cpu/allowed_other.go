@@ -4,8 +4,8 @@ package cpu
 
 import "runtime"
 
-// Allowed returns the processors that this process may use: all of them, because this
-// system does not report a restriction.
+// Allowed returns the processors that this process was started on: all that are online,
+// because this system does not report a restriction.
 func Allowed() (s Set) {
 	for c := range runtime.NumCPU() {
 		s.add(c)

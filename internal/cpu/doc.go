@@ -10,6 +10,7 @@
 //	ticks.go, asm_*     the cycle counter, pause
 //	spin.go             Spinner; yield_*.go the system's yield
 //	spin_policy.go      SpinPolicy, and the choice by load
+//	contention.go       Contention: other threads that want the processors
 //	set.go, allowed_*   sets of processors, and this process's
 //
 // It imports nothing of the project.

@@ -13,7 +13,7 @@ import (
 // for.
 const MaxCPU = 16384
 
-// ErrSet reports a malformed list of processors.
+// ErrSet says that a list of processors is malformed.
 var ErrSet = errors.New("malformed list of processors")
 
 // Set is a set of processor numbers: processor i is bit i%64 of word i/64, and the last word
@@ -76,7 +76,7 @@ func ParseSet(text string) (Set, error) {
 	return s, nil
 }
 
-// String lists the processors in the kernel's format: "0-3,8".
+// String returns the list in the format of ParseSet.
 func (s Set) String() string {
 	var b []byte
 	cpus := s.CPUs()

@@ -30,8 +30,8 @@ type Spinner struct {
 var byDefault = Default()
 
 // Wait makes one short step of the wait: at first none, then a pause, then a yield. It
-// returns the number of yields since Reset, by which the caller decides when to sleep
-// instead.
+// returns 0, or for a yield the number of yields since Reset, by which the caller decides
+// when to sleep instead.
 func (s *Spinner) Wait() int {
 	p := s.Policy
 	if p == nil {
@@ -67,8 +67,8 @@ func (s *Spinner) Wait() int {
 	return s.yields
 }
 
-// Weary reports whether the wait has yielded as often as its policy allows, so that the
-// caller should sleep if it can.
+// Weary reports whether the wait has yielded as often as its policy allows, or the processor
+// is wanted by others, so that the caller should sleep if it can.
 func (s *Spinner) Weary() bool {
 	p := s.Policy
 	if p == nil {

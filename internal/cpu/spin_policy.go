@@ -91,7 +91,7 @@ func (p SpinPolicy) Spun(polls int) SpinPolicy {
 	return p
 }
 
-// String describes the policy: "64 looks, 256 pauses, 128 yields".
+// String describes the policy: "64 polls, 256 pauses, 128 yields, none beside other load".
 func (p SpinPolicy) String() string {
 	s := fmt.Sprintf("%d polls, %d pauses, %d yields", p.Polls, p.Pauses, p.Yields)
 	if p.Adapt {

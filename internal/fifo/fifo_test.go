@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A ring behaves like a slice with insertions and removals at its ends.
+// A ring behaves like a slice with insertions at its end, and removals.
 func TestRingAgainstSlice(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))

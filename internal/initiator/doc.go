@@ -26,9 +26,9 @@
 //
 // # Files
 //
-//	op.go               Op: what an operation of each kind holds
-//	queue.go            Engine, Queue: the operations with one peer, and their kinds; the
-//	                    work requests of a post; Host
+//	state.go            Engine, Queue, Op and their parts: what they hold; Host
+//	op.go               Op: its arguments
+//	queue.go            Queue: what its user asks
 //	engine.go           set-up, one step, the end; connections come and go, and what they
 //	                    report
 //	mapped.go           operations executed on mapped memory, most of them in the call
@@ -40,6 +40,7 @@
 //	control.go          notifications and probes, which are posted before operations
 //	await.go            waits for words
 //	stage.go            memory of any kind, made usable by a link
+//	standalone.go       an Engine with one Queue, without an engine of package rma
 //
 // It imports eager for Backoff, message for pinned memory, and packages below these.
 package initiator

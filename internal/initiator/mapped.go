@@ -131,8 +131,8 @@ func (q *Queue) changed() {
 // atomics that links do not implement, accumulates. The owner of the engine executes them
 // with its own loads, stores and atomics when they are next to be posted (fabric.Direct).
 
-// carriedRun is the longest run that is copied in this way, in bytes: links have better
-// methods for longer ones.
+// carriedRun is the longest run of another rank's memory that is copied in this way, in
+// bytes: links have better methods for longer ones.
 const carriedRun = 64 << 10
 
 // carries reports whether it is worth trying to execute o on mapped memory.

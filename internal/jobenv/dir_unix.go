@@ -12,7 +12,7 @@ import (
 )
 
 // ErrUnsafeDir says that other users can enter the directory for sockets.
-var ErrUnsafeDir = errors.New("directory is not this user's alone")
+var ErrUnsafeDir = errors.New("directory is accessible to other users")
 
 // socketDir returns a directory that only this user may enter, the same for all of the
 // user's processes on this host: "rma" in XDG_RUNTIME_DIR, else /tmp/rma-UID. It ignores

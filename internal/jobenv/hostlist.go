@@ -16,7 +16,7 @@ const maxList = 1 << 20
 // "node[01-03,7],gpu2", "r[1-2]c[0-7]".
 func firstHost(list string) (string, error) {
 	fail := func() (string, error) {
-		return "", fmt.Errorf("%w: %.100q is no list of hosts", wireup.ErrEnvironment, list)
+		return "", fmt.Errorf("%w: %.100q is not a list of hosts", wireup.ErrEnvironment, list)
 	}
 	if len(list) > maxList {
 		return fail()

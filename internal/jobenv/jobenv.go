@@ -19,7 +19,7 @@ const (
 
 // ErrNoRoot says that the place where the ranks meet is unknown. It wraps
 // wireup.ErrEnvironment.
-var ErrNoRoot = fmt.Errorf("%w: cannot tell where the ranks are to meet", wireup.ErrEnvironment)
+var ErrNoRoot = fmt.Errorf("%w: no address for the wire-up of the ranks", wireup.ErrEnvironment)
 
 // Found is the job of this process.
 type Found struct {

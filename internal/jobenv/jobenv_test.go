@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testutil.Main(m) }
 
 // recorded returns an environment of testdata, recorded under that release of a launcher,
 // with changes: "name=value", or "name" to remove it.
@@ -115,7 +115,7 @@ func TestRefusedEnvironments(t *testing.T) {
 		"Open MPI, rank 0 elsewhere":   {"openmpi-4.1-two-hosts", []string{"OMPI_COMM_WORLD_RANK=0"}, ErrNoRoot, "rank 0 does not run on the host of mpirun, so RMA_ROOT=host:port has to be set"},
 		"Open MPI 5, two hosts":        {"openmpi-4.1-two-hosts", []string{"OMPI_MCA_orte_hnp_uri"}, ErrNoRoot, "under openmpi"},
 		"Slurm, rank 0 elsewhere":      {"slurm-22.05-two-nodes", []string{token, "SLURM_PROCID=0"}, ErrNoRoot, "rank 0 runs on n2, not on the first node, n1"},
-		"Slurm, bad list":              {"slurm-22.05-two-nodes", []string{token, "SLURM_STEP_NODELIST=n[1-"}, wireup.ErrEnvironment, "no list of hosts"},
+		"Slurm, bad list":              {"slurm-22.05-two-nodes", []string{token, "SLURM_STEP_NODELIST=n[1-"}, wireup.ErrEnvironment, "not a list of hosts"},
 		"Slurm, no list":               {"slurm-22.05-two-nodes", []string{token, "SLURM_STEP_NODELIST"}, ErrNoRoot, "SLURM_STEP_NODELIST is missing"},
 		"Slurm, no rank":               {"slurm-22.05-one-node", []string{"SLURM_PROCID=4"}, wireup.ErrEnvironment, `SLURM_PROCID="4": want 0 … 3`},
 		"MPICH over a port":            {"", []string{"PMI_PORT=vm:40241", "PMI_ID=0", "MPI_LOCALNRANKS=2"}, wireup.ErrEnvironment, "without -pmi-port"},

@@ -14,7 +14,7 @@ const kubePort = "7117"
 
 // kubernetes reads the environment of a pod of an indexed Job. The pods of job j are called
 // j-0, j-1, …, by their host names as well; under a headless service s (the pods'
-// subdomain) pod 0 is j-0.s. Kubernetes does not tell a pod their number, so RMA_SIZE must
+// subdomain) pod 0 is j-0.s. Kubernetes does not report their number to a pod, so RMA_SIZE must
 // be set.
 func kubernetes(e env) (*place, error) {
 	c, err := e.numbers("JOB_COMPLETION_INDEX", wireup.EnvSize, wireup.EnvLocalRank)

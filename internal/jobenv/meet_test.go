@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -32,12 +33,18 @@ func private(t *testing.T) string {
 	return dir
 }
 
-// freePort returns a port of this host without a listener.
+// freePort returns a port that nobody listens on. It is below the ephemeral ports: a
+// connection of another process could take one of those before the test listens.
 func freePort(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	for range 1000 {
+		port := strconv.Itoa(16<<10 + rand.IntN(16<<10))
+		if ln, err := net.Listen("tcp", ":"+port); err == nil {
+			require.NoError(t, ln.Close())
+			return port
+		}
+	}
+	require.Fail(t, "no free port")
+	return ""
 }
 
 // meet makes n ranks join by their environments, and exchange a value.
@@ -242,7 +249,7 @@ func TestHostilePMI(t *testing.T) {
 	f.Timeout = 50 * time.Millisecond
 	_, err = wireup.Join(t.Context(), f.Config)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "not all processes that the launcher started have come")
+	require.ErrorContains(t, err, "not all processes that the launcher started have joined")
 	require.NoError(t, syscall.Close(fd))
 	s.wg.Wait()
 	// The descriptor is not a socket.
@@ -257,7 +264,7 @@ func TestErrorsOfAJobThatRankZeroServes(t *testing.T) {
 	t.Parallel()
 	root := "RMA_ROOT=127.0.0.1:" + freePort(t)
 	join := func(changes ...string) (*wireup.Job, error) {
-		f, err := from(recorded(t, "slurm-22.05-two-nodes", append([]string{root, token, "RMA_TIMEOUT=20s"}, changes...)...))
+		f, err := from(recorded(t, "slurm-22.05-two-nodes", append([]string{root, token, "RMA_TIMEOUT=3m"}, changes...)...))
 		require.NoError(t, err)
 		return wireup.Join(t.Context(), f.Config)
 	}

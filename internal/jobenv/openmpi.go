@@ -30,7 +30,7 @@ func openMPI(e env) (*place, error) {
 		s := sha256.Sum256([]byte("rma token " + key))
 		p.secret = s[:]
 	}
-	// All ranks know mpirun's own host. Only rank 0 can tell whether it runs there; if not,
+	// All ranks know mpirun's own host. Only rank 0 can find out whether it runs there; if not,
 	// it ends the job.
 	hosts := hnpHosts(e("OMPI_MCA_orte_hnp_uri"))
 	switch {

@@ -57,7 +57,7 @@ func (w *pmiWire) call(line, want string) (map[string]string, error) {
 // why returns the error of a command; it names the end of the context if that is the cause.
 func (w *pmiWire) why(cmd string, err error) error {
 	if w.ctx.Err() != nil {
-		return fmt.Errorf("%s: %w: not all processes that the launcher started have come", cmd, w.ctx.Err())
+		return fmt.Errorf("%s: %w: not all processes that the launcher started have joined", cmd, w.ctx.Err())
 	}
 	return fmt.Errorf("%s: %w", cmd, err)
 }

@@ -20,6 +20,7 @@
 // # Files
 //
 //	launch.go       Spec, Run and its event loop
+//	bind.go         the processors of the ranks
 //	rank.go         one process: start, wait, signal; its environment
 //	hang.go         ranks that make no progress
 //	guard.go        the guard, which kills the ranks of a killed launcher

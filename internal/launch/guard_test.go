@@ -20,7 +20,7 @@ import (
 func TestGuardFindsRanksItWasNotToldOf(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
-		t.Skip("no /proc: the guard only knows what it is told")
+		t.Skip("no /proc: the guard knows only the groups added to it")
 	}
 	const job = "guard-test-17"
 	rank := func(job string) (*exec.Cmd, chan error) {

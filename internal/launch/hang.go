@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// hangLooks is the number of checks of the ranks' processes in a HangTimeout: a stopped
+	// hangChecks is the number of checks of the ranks' processes in a HangTimeout: a stopped
 	// rank is detected at most an eighth later.
-	hangLooks = 8
+	hangChecks = 8
 
-	// minHangLook is the least time between two checks, each of which reads all of /proc.
-	minHangLook = 20 * time.Millisecond
+	// minHangCheck is the least time between two checks, each of which reads all of /proc.
+	minHangCheck = 20 * time.Millisecond
 )
 
-// watch detects ranks that hang. The goroutine of job.run owns it, except for hear.
+// watch detects ranks that hang. The goroutine of job.run owns it, except for report.
 type watch struct {
 	limit   time.Duration // 0: none is detected
 	every   time.Duration
@@ -37,12 +37,12 @@ func newWatch(limit time.Duration, ranks int) *watch {
 	if err != nil {
 		host = "this host"
 	}
-	return &watch{limit: limit, every: max(limit/hangLooks, minHangLook), last: time.Now(), host: host, reports: make(chan report, ranks)}
+	return &watch{limit: limit, every: max(limit/hangChecks, minHangCheck), last: time.Now(), host: host, reports: make(chan report, ranks)}
 }
 
-// hear accepts a rank's report, for wireup.ServerConfig. It drops the report if as many as
+// report accepts a rank's report, for wireup.ServerConfig. It drops the report if as many as
 // there are ranks are unread.
-func (w *watch) hear(from, rank int, why string) {
+func (w *watch) report(from, rank int, why string) {
 	select {
 	case w.reports <- report{from, rank, why}:
 	default:

@@ -130,7 +130,7 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 		return 1, err
 	}
 	w := newWatch(s.HangTimeout, s.N)
-	srv, err := wireup.Serve(context.WithoutCancel(ctx), ln, wireup.ServerConfig{Size: s.N, Token: token, TLS: tls, Hung: w.hear, Log: s.Log})
+	srv, err := wireup.Serve(context.WithoutCancel(ctx), ln, wireup.ServerConfig{Size: s.N, Token: token, TLS: tls, Hung: w.report, Log: s.Log})
 	if err != nil {
 		return 1, err
 	}
@@ -200,7 +200,6 @@ func (j *job) start(path string, config wireup.Config, release <-chan struct{}) 
 	started := make(chan *StartError)
 	go func() {
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
 		var failed *StartError
 		j.guard.starting(config.Job)
 		for no := range j.spec.N {
@@ -322,7 +321,7 @@ func (j *job) failed(code int, err error) {
 	if j.err == nil {
 		j.code, j.err = code, err
 	}
-	j.spec.Say(fmt.Sprintf("%v; %d other rank(s) go on", err, j.others()))
+	j.spec.Say(fmt.Sprintf("%v; %d other rank(s) continue", err, j.others()))
 }
 
 // fail ends the job with this reason, unless the job is ending already. It overrides the

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
@@ -38,7 +37,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("end", code, err)
 		os.Exit(code)
 	}
-	goleak.VerifyTestMain(m)
+	testutil.Main(m)
 }
 
 // rankMain joins the job, exchanges a value and ends as its argument demands.
@@ -75,9 +74,9 @@ func rankMain() int {
 	case what == "die" && c.Rank == 1:
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
-	case what == "go on" && c.Rank == 1:
+	case what == "continue" && c.Rank == 1:
 		os.Exit(9)
-	case what == "go on":
+	case what == "continue":
 		if err := j.Barrier(context.Background(), "end"); !errors.Is(err, wireup.ErrPeerGone) {
 			fmt.Println(err)
 			return 14
@@ -216,10 +215,10 @@ func TestDeathReachesTheOthers(t *testing.T) {
 func TestSurvivorsGoOn(t *testing.T) {
 	t.Parallel()
 	var said buffer
-	code, out, err := self(t, Spec{N: 3, KeepGoing: true, Say: func(s string) { said.Write([]byte(s)) }}, "go on")
+	code, out, err := self(t, Spec{N: 3, KeepGoing: true, Say: func(s string) { said.Write([]byte(s)) }}, "continue")
 	require.Equal(t, 9, code, out)
 	require.ErrorContains(t, err, "rank 1 ")
-	require.Contains(t, said.String(), "go on")
+	require.Contains(t, said.String(), "continue")
 	require.NotContains(t, said.String(), "stopping")
 }
 

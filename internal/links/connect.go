@@ -47,7 +47,7 @@ func Connect(ctx context.Context, job Job, l fabric.Link, peer int, o ConnectOpt
 		return nil, fmt.Errorf("links: connect rank %d with rank %d over %s: %w", job.Rank(), peer, l.Name(), err)
 	}
 	if peer == job.Rank() {
-		return fail(errors.New("a rank connects with itself by Loopback"))
+		return fail(errors.New("own rank: use Loopback"))
 	}
 	key := func(to int) string { return fmt.Sprintf("ep/%s/%s/%d", l.Name(), o.Tag, to) }
 	ep, err := Join(ctx, l, o, func(mine []byte) ([]byte, error) {

@@ -11,7 +11,7 @@
 //
 // # Files
 //
-//	links.go     names, Options, Open, Probe; one open_*.go file per link
+//	links.go     names, Options, Open, Probe; open.go what each link makes of Options
 //	env.go       settings
 //	choose.go    Offer, Choose
 //	connect.go   Connect, Loopback

@@ -35,6 +35,14 @@
 // The numbers of written messages are a third stream, in no order: they wait for their turn
 // in a list, bounded by the number of receives that may be advertised.
 //
+// # Synchronous messages
+//
+// A synchronous message (Out.Sync) is announced, whatever its size and whatever the plan, or
+// written to an advertised receive, because such a message ends only when a receive has
+// matched it. It is alone in its descriptor: a descriptor ends when all its messages have
+// been fetched, and the receiver may take the next one only after the sender has learned of
+// this one. Messages are matched in order, so that those before it have arrived when it ends.
+//
 // # Advertised receives
 //
 // A receive as large as messages that are announced is advertised to the peer, which writes
@@ -117,6 +125,7 @@
 //	                    peer has advertised
 //	send_learn.go       samples the time of backlogs to correct the parameters of plans
 //	send_model.go       the cost model, and the bounds that need no plan
+//	send_window.go      when to ask for a larger ring
 //	send_batch.go       the front of the backlog, as planned
 //
 //	recv_deliver.go     merging the streams; receives of unexpected messages; the end

@@ -25,10 +25,10 @@ var (
 	// ErrSetup means that a set-up blob is malformed.
 	ErrSetup = errors.New("bad message channel set-up")
 
-	errNoMemory = errors.New("message cannot be registered, nor copied")
+	errNoMemory = errors.New("message can be neither registered nor copied")
 
 	// ErrUnwanted means that the receiver refused an announced message.
-	ErrUnwanted = errors.New("the receiver does not want the message")
+	ErrUnwanted = errors.New("receiver refused the message")
 
 	// ErrCanceled ends a receive that was withdrawn.
 	ErrCanceled = errors.New("receive was withdrawn")

@@ -11,7 +11,7 @@ import (
 	"github.com/seed33544411/rma/rdv"
 )
 
-// A channel whose connection ends ends everything handed in, once, whatever
+// A channel whose connection ends ends everything posted, once, whatever
 // state it is in.
 func TestPeerGone(t *testing.T) {
 	for policy := range policies {

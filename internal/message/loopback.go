@@ -14,7 +14,8 @@ type Loopback struct {
 }
 
 // Send posts a message. It ends when a receive has matched it, or when it has been copied.
-// Copies are bounded like those that a Channel makes of unexpected messages.
+// Copies are bounded like those that a Channel makes of unexpected messages; a synchronous
+// message is not copied.
 func (l *Loopback) Send(o *Out) {
 	if l.err != nil {
 		o.Done.Complete(o.Tag, 0, l.err)

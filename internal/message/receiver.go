@@ -69,7 +69,10 @@ func (r *receiver) open(shared *streams) {
 	r.unexpected.limit = max(o.Unexpected, 0)
 }
 
-// Waits reports whether a message is known to be in the ring that no receive has taken.
+// Waits reports whether a message is known to be in the ring that no receive has taken, or a
+// receive is large enough to be advertised and is not. Where either end can carry a transfer
+// it suffices to look for the announcement: a sender that finds an advert writes in its call,
+// although it may compute afterwards while the receiver waits.
 //
 // Hot path.
 func (r *receiver) Waits() bool {

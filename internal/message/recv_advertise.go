@@ -125,7 +125,7 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 	case declined && a.Why != whySpoken:
 		r.refuse(peerError("advertised receive declined for reason %d", a.Why))
 	case err == nil && (in.matched || a.Pos < r.next || !in.takes(a.Tag)):
-		r.refuse(peerError("message %d, tag %d, written where it does not belong", a.Pos, a.Tag))
+		r.refuse(peerError("message %d, tag %d, written to a receive that does not take it", a.Pos, a.Tag))
 		in.err = r.lie
 	case err == nil:
 		r.advertised.outcomes.change(in, 1)
@@ -163,7 +163,7 @@ func (r *receiver) takeWritten() {
 	in := r.match(w.tag, int(w.size), false)
 	r.next++
 	if in != w.in {
-		err := peerError("message %d written to a receive that is not its", w.seq)
+		err := peerError("message %d written to the receive of another message", w.seq)
 		if in != nil {
 			r.received(in, w.tag, 0, err)
 		}

@@ -106,7 +106,7 @@ func (r *receiver) startGather(h eager.Head) bool {
 	}
 	l, _, ok, err := r.ring.Lease()
 	if err == nil && !ok {
-		err = peerError("ring message that vanished")
+		err = peerError("ring message withdrawn after it was announced")
 	}
 	if err == nil {
 		err = r.gather.start(l, h.Kind == kindTagged)

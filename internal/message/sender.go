@@ -21,6 +21,8 @@ import (
 //	send_ring.go        through the ring, single or gathered
 //	send_coalesce.go    through the ring, in coalesced runs
 //	send_rendezvous.go  announced, or written to advertised receives
+//
+// and send_window.go adapts the size of the peer's ring.
 type sender struct {
 	*streams
 	model model
@@ -96,7 +98,7 @@ func (s *sender) open(shared *streams) (err error) {
 	return s.learn.open(o)
 }
 
-// connect accepts the peer's parameters of its rendezvous.
+// connect accepts the peer's parameters of its rendezvous, and adapts to its present ring.
 func (s *sender) connect(peer rdv.Setup) {
 	threshold := s.opt.InPlace
 	if threshold == 0 {

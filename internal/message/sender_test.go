@@ -34,7 +34,7 @@ func TestStall(t *testing.T) {
 	require.True(t, over())
 }
 
-// Polls look at the clock now and then, and a wait begins anew once something was taken.
+// Polls look at the clock now and then, and a wait begins again once something was taken.
 func TestStallPolls(t *testing.T) {
 	t.Parallel()
 	var w stall

@@ -84,7 +84,7 @@ func parseSetup(b []byte) (ring eager.Setup, rendezvous rdv.Setup, err error) {
 	case err != nil:
 		err = fmt.Errorf("%w: %w", ErrSetup, err)
 	case len(b) > 0:
-		err = fmt.Errorf("%w: %d bytes too many", ErrSetup, len(b))
+		err = fmt.Errorf("%w: %d extra bytes", ErrSetup, len(b))
 	}
 	return ring, rendezvous, err
 }

@@ -26,8 +26,8 @@
 //
 // # Groups
 //
-// A [Grouper] makes one request of many puts or gets of a Cursor: gathers with the
-// destination of each piece, or lists of the requested pieces. A [Server] executes it if
+// A [Grouper] makes one request of many puts, gets or accumulates of a Cursor: gathers with
+// the destination of each piece, or lists of the requested pieces. A [Server] executes it if
 // the keys permit that, in order, and stops at the first entry that is refused.
 //
 // # Concurrency
@@ -42,7 +42,7 @@
 //	word.go           atomics as functions of a word, conditions on words; word_unsafe.go
 //	                  words that peers write
 //	request.go        the header of an accumulate, and its execution
-//	group.go          many puts or gets in one request: encoding and execution
+//	group.go          many puts, gets or accumulates in one request: encoding and execution
 //	reduce.go         kernels by type and operation
 //
 // It imports fabric, gather and mr.

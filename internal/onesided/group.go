@@ -11,9 +11,9 @@ import (
 	"github.com/seed33544411/rma/mr"
 )
 
-// A group is many puts, or many gets, in one request that the target's engine executes:
-// lists of addresses and sizes, for puts followed by the data. It uses the slots of
-// accumulates. docs/wire.md defines the bytes.
+// A group is many puts, gets or accumulates in one request that the target's engine
+// executes: lists of addresses and sizes, followed by the data that goes to the target. It
+// uses the slots of accumulates. docs/wire.md defines the bytes.
 
 const (
 	groupVersion = 1

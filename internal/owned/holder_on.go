@@ -44,9 +44,9 @@ func (h *Holder) Assert() {
 	switch owner := h.goroutine.Load(); owner {
 	case current():
 	case 0:
-		panic("owned: the caller is not the owner, nobody is")
+		panic("owned: caller is not the owner; there is no owner")
 	default:
-		panic("owned: the caller is not the owner, but another goroutine, by way of" + h.path())
+		panic("owned: caller is not the owner; another goroutine took over at" + h.path())
 	}
 }
 

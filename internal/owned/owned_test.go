@@ -34,8 +34,8 @@ func TestOnlyTheOwnerPasses(t *testing.T) {
 		require.Nil(t, nobody)
 		return
 	}
-	require.Contains(t, other, "but another goroutine, by way of\n\tgithub.com/seed33544411/rma/internal/owned_test.TestOnlyTheOwnerPasses")
-	require.Contains(t, nobody, "nobody is")
+	require.Contains(t, other, "another goroutine took over at\n\tgithub.com/seed33544411/rma/internal/owned_test.TestOnlyTheOwnerPasses")
+	require.Contains(t, nobody, "there is no owner")
 	require.Nil(t, calls(func() { h.Take(); h.Drop() }), "the next owner is another goroutine")
 }
 

@@ -44,7 +44,7 @@ type Operation struct {
 // Bind sets the work that o is part of, once, before its first use.
 func (o *Operation) Bind(w Work) { o.work, o.poll = w, w }
 
-// Begin starts a new use of o. looks: Work.Look may end a wait for it.
+// Begin starts a new use of o. polled: Work.Poll may end a wait for it.
 // Hot path.
 func (o *Operation) Begin(polled bool) {
 	o.Init()

@@ -131,7 +131,7 @@ func TestReceipts(t *testing.T) {
 		require.False(t, r.Redeem(n))
 	}
 	first := r.Issue()
-	for range 2 * receipts { // more than are told apart
+	for range 2 * receipts { // more than can be distinguished
 		r.Issue()
 	}
 	for n := first; n <= first+2*receipts; n++ {

@@ -12,13 +12,23 @@
 //   - otherwise by the progress goroutine, one per engine, for one round of polls at a time.
 //
 // A goroutine that fails to acquire ownership never blocks on it: the present owner starts
-// posted work before or right after it releases ownership, and a second waiter parks until
-// its own completion.
+// posted work before or right after it releases ownership. One more waiter spins until its
+// own completion, or until it gets the engine; the others park.
+//
+// A goroutine that has driven for some microseconds in vain gives in to that one, and parks:
+// it probably waits for a peer, and the other for an operation of its own, each of which
+// would otherwise be handed over. The goroutine that is active drives for all.
+//
+// A goroutine that drives and has spun for as long as the policy allows naps: it arms the
+// links and sleeps itself on their descriptors, so that an event wakes it and nobody else.
+// Who acquires the engine meanwhile disarms the links and wakes it, and it parks. It also
+// parks after some naps in vain; the progress goroutine dozes until then.
 //
 // # How the progress goroutine rests
 //
 //	awake   polls: at first without pause, then yielding the processor
 //	dozing  application goroutines drive: polls again after 0.1 … 1 ms
+//	trusting  the same, although others are parked: the drives are frequent
 //	asleep  links armed, waiting for their descriptors and for wake-ups
 //
 // The next owner disarms the links and wakes the goroutine if it is asleep: links that one
@@ -37,13 +47,14 @@
 //   - If work is pending and the engine has no owner, some goroutine is about to acquire it:
 //     the owner checks Pending after it has released it.
 //   - If a waiter is parked, the progress goroutine is awake, or asleep with the links armed,
-//     or another goroutine drives and will wake it when done.
+//     or another goroutine drives, or naps, and will wake it when done.
 //
 // # Files
 //
 //	engine.go   Engine: ownership, Kick, Do, Progress
 //	loop.go     the progress goroutine
 //	wait.go     Waiter, Wait, polling one word; waitany.go several at once
+//	nap.go      the sleep of a waiter
 //	events.go   the descriptor to sleep on
 //
 // It imports fabric and packages of floor 0. Tests live beside the code and run over

@@ -83,7 +83,7 @@ type Engine struct {
 	armed  bool
 	napped bool   // armed by a waiter that naps, not by the progress goroutine
 	drives uint64 // number of times that applications began to drive
-	lucky  uint   // waits ended by Look
+	lucky  uint   // waits ended by Poller.Poll
 	steps  uint   // waits ended by a step
 	cs     [pollBatch]fabric.Completion
 
@@ -342,7 +342,7 @@ func (e *Engine) pollOnce() bool {
 }
 
 // pollLinks handles the completions of the links. Owner's. It reports whether there were
-// any.
+// any, or requests of peers that a poll executed.
 func (e *Engine) pollLinks() (busy bool) {
 	e.AssertOwned()
 	for i, l := range e.links {
@@ -368,7 +368,7 @@ func (e *Engine) passed() {
 	}
 }
 
-// wake wakes the progress goroutine.
+// wake wakes the progress goroutine, unless it trusts in goroutines that drive.
 func (e *Engine) wake() {
 	switch {
 	case e.rest.Load() == awake:

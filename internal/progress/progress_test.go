@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-// op is one write of 8 bytes; next makes the stack of those handed in.
+// op is one write of 8 bytes; next makes the stack of those posted.
 type op struct {
 	Waiter
 	next   *op
@@ -188,7 +188,7 @@ func TestNoWakeupIsLost(t *testing.T) {
 	}
 }
 
-// What was handed in and not waited for completes as well, also when the
+// What was posted and not waited for completes as well, also when the
 // engine was asleep.
 func TestNobodyWaits(t *testing.T) {
 	for name, o := range networks {

@@ -33,9 +33,9 @@ func (w *Waiter) Init() {
 // Finish.
 func (w *Waiter) Done() bool { return atomic.LoadUint32(&w.state) == waitDone }
 
-// Finish marks the work as ended and wakes the waiter. Call it once per Init. Unless it
-// returns true, the caller must not access the work afterwards. True means that the work
-// was detached and belongs to the caller.
+// Finish marks the work as ended and wakes the waiter. The owner of the engine calls it, once
+// per Init; others call Engine.Finish. Unless it returns true, the caller must not access the
+// work afterwards. True means that the work was detached and belongs to the caller.
 func (w *Waiter) Finish() (detached bool) {
 	switch atomic.SwapUint32(&w.state, waitDone) {
 	case waitParked:
@@ -224,7 +224,7 @@ func (e *Engine) parkInside(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// Looker polls only for the event that a goroutine waits for: it loads the word that a peer
+// Poller polls only for the event that a goroutine waits for: it loads the word that a peer
 // will change.
 type Poller interface {
 	// Poll handles the event if it has occurred, as Protocol.Step would. The owner calls
@@ -233,18 +233,18 @@ type Poller interface {
 }
 
 const (
-	// looks is the number of calls of Look per round of polls: an event between two of them
+	// cheapPolls is the number of calls of Poller.Poll per round of polls: an event between two of them
 	// is seen a few ns later, an event during the round waits for half of it, about 30 ns.
 	// More would delay other events.
 	cheapPolls = 32
 
-	// eagerRounds is the number of rounds with so many looks: 2 to 5 µs, a few round trips.
-	// After these, pauses and yields make additional looks useless.
+	// eagerRounds is the number of rounds with so many of them: 2 to 5 µs, a few round trips.
+	// After these, pauses and yields make more of them useless.
 	eagerRounds = 16
 )
 
-// look calls l before round n of a wait. It reports whether w is done. At intervals a wait
-// that ends in a look has a round nevertheless. Owner's.
+// pollEvent calls l before round n of a wait. It reports whether w is done. At intervals a wait
+// that such a poll ends has a round nevertheless. Owner's.
 // Hot path.
 func (e *Engine) pollEvent(w *Waiter, l Poller, n int) bool {
 	e.AssertOwned()

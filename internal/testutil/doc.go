@@ -9,8 +9,9 @@
 //	wait.go         Eventually, Within, Context: waits that end
 //	leak.go         Main, NoLeaks: goroutines, descriptors, off-heap memory
 //	child.go        Child, Alone: the test binary run again as another process
+//	stop_unix.go    Stop, Continue: of a child
 //	hosts_linux.go  TwoHosts: network namespaces joined by a wire; IP
-//	rdma.go         RequireRDMA: skip with a reason, or fail
+//	rdma.go         RequireRDMA: skip with a reason, or fail; EachLink: a test on all links
 //	memory.go       Scratch, off-heap memory for one test; Guarded, a buffer between two
 //	                canaries; Size, of a type
 //	race_*.go       Race

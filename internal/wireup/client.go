@@ -35,7 +35,7 @@ type client struct {
 	sends map[int]int // number of sends without an answer, by destination rank
 
 	queue []outFrame
-	hears map[*wait]struct{} // tells for this rank that are not sent yet
+	hears map[*wait]struct{} // sends for this rank that are not sent yet
 	owed  int                // bytes of answers that are not sent yet
 	more  chan struct{}      // signals that the queue is not empty, or the client must end
 	room  chan struct{}      // signals that owed has decreased, or the client must end
@@ -87,7 +87,7 @@ func (c *client) done(id uint32, why code, ranks []int, more int, text string) {
 }
 
 // push queues a frame. The queue is bounded by the rank's outstanding requests (maxOwed),
-// by tells of other ranks (maxTells each), and by one frame for every rank that ends.
+// by sends of other ranks (maxSends each), and by one frame for every rank that ends.
 func (c *client) push(f outFrame) {
 	if c.why != "" {
 		return
@@ -191,7 +191,7 @@ func (c *client) writeFrames(out []outFrame) error {
 	return c.out.Flush()
 }
 
-// sent records frames that are sent, and answers their tells. Tells of a broken connection
+// sent records frames that are sent, and answers their sends. Sends of a broken connection
 // are answered by state.end.
 func (c *client) sent(out []outFrame, well bool) {
 	for _, f := range out {

@@ -10,7 +10,7 @@
 // A rank holds a [Job]. It publishes values under keys ([Job.Put]), reads values of others
 // ([Job.Get], which waits), withdraws its own ([Job.Take]), exchanges values with all ranks
 // ([Job.AllGather], [Job.Barrier], [Job.Exchange]), sends a value to another rank
-// ([Job.Tell]), and is notified when a rank or the job has ended ([Job.Gone], [Job.Done]).
+// ([Job.Send]), and is notified when a rank or the job has ended ([Job.Gone], [Job.Done]).
 // [Job.Hung] reports a hung rank to the launcher. Without a job in the environment a
 // process is rank 0 of 1 and everything works in the same way, in memory.
 //
@@ -48,7 +48,7 @@
 //     server decides, once, and keeps its decision until every rank has received it.
 //   - The server never waits for a client. It accepts no further requests of a client that
 //     does not read its answers, and no rank can make it queue more than a bound for
-//     another: a tell is answered when the other's connection has taken it. The server drops
+//     another: a send is answered when the other's connection has taken it. The server drops
 //     a client that exceeds a bound, never its victim. A process that is stopped keeps its
 //     place as long as its host answers. A client that has not authenticated occupies one of
 //     a bounded number of places for a bounded time.
@@ -62,7 +62,7 @@
 //	seal.go     records
 //	config.go   Config and the environment
 //	job.go      the rank's side; call.go its requests; exchange.go exchanges of all
-//	            ranks; tell.go values sent from rank to rank
+//	            ranks; send.go values sent from rank to rank
 //	own.go      a rank that runs the server itself; admit.go admission
 //	secret.go   tokens; tls.go certificates
 //	server.go   the wire-up server; client.go its side of a rank; state.go its

@@ -26,7 +26,7 @@ var (
 	ErrProtocol      = errors.New("wire-up protocol error")
 	ErrEnvironment   = errors.New("bad job environment")
 	ErrGivenUp       = errors.New("given up")
-	ErrUndecided     = errors.New("the wire-up server does not say whether all have called it: call it again")
+	ErrUndecided     = errors.New("no answer from the wire-up server whether all ranks have called it: call it again")
 )
 
 // TimeoutError reports a wait that ended without its value. It unwraps to ErrTimeout and to

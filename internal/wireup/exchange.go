@@ -178,7 +178,7 @@ func (x *Exchange) missing() *TimeoutError {
 	case m := <-answer:
 		te.take(m)
 		if m.code == codeOK {
-			te.Detail = "it ended this moment"
+			te.Detail = "the call has just ended"
 		}
 	case <-x.j.done:
 	case <-ctx.Done():

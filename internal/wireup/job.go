@@ -16,7 +16,7 @@ import (
 
 // Job is one rank's membership in its job. Any goroutine may call its methods; calls of
 // AllGather (or Barrier) under one name must be made in the same order on every rank. Its
-// methods lie in one file more than those of other types: exchanges, tells and
+// methods lie in one file more than those of other types: exchanges, sends and
 // notifications share one connection, and have a file each.
 type Job struct {
 	cfg  Config
@@ -180,11 +180,11 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
 	hello, err := readFrame(in, maxHandshake)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded) && j.cfg.TLS == nil:
-		return nil, fmt.Errorf("handshake: the server is silent, as one that wants TLS (%s): %w", EnvTLSCert, err)
+		return nil, fmt.Errorf("handshake: no answer; a server that requires TLS gives none (set %s): %w", EnvTLSCert, err)
 	case err != nil:
 		return nil, fmt.Errorf("handshake: %w", err)
 	case hello.typ != msgHello:
-		return nil, fmt.Errorf("handshake: %w: the peer is no wire-up server", ErrProtocol)
+		return nil, fmt.Errorf("handshake: %w: not a wire-up server", ErrProtocol)
 	case hello.version != Version:
 		return nil, fmt.Errorf("%w (server %d, this rank %d)", ErrVersion, hello.version, Version)
 	}
@@ -210,7 +210,7 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
 	case reply.typ != msgWelcome:
 		return nil, fmt.Errorf("handshake: %w: frame of type %d", ErrProtocol, reply.typ)
 	case !macEqual(reply.mac, h.welcomeMAC()):
-		return nil, fmt.Errorf("%w: the server does not know it", ErrToken)
+		return nil, fmt.Errorf("%w: the server could not prove that it has it", ErrToken)
 	}
 	if !stop() {
 		return nil, ctx.Err()
@@ -326,7 +326,7 @@ func (j *Job) read(in io.Reader) {
 func endOfServer(err error) error {
 	switch err {
 	case io.EOF:
-		return errors.New("it has ended")
+		return errors.New("the server has closed the connection")
 	case io.ErrUnexpectedEOF:
 		return fmt.Errorf("the connection was cut off: %w", err)
 	}

@@ -199,7 +199,7 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	require.ErrorContains(t, err, EnvTLSCert)
-	// A rank does not talk to a server of another authority, or without TLS.
+	// A rank does not join a server of another authority, or without TLS.
 	other, err := TLSFrom(vars("ours", "theirs"))
 	require.NoError(t, err)
 	_, err = Join(t.Context(), Config{Rank: 1, Size: 3, Token: testToken, Root: root, TLS: other, Timeout: testutil.Limit})

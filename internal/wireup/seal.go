@@ -123,7 +123,7 @@ func (o *opener) record() ([]byte, error) {
 	}
 	plain, err := o.aead.Open(sealed[:0], recordNonce(o.seq), sealed, head[:])
 	if err != nil {
-		return nil, fmt.Errorf("%w: record %d is not genuine", ErrForged, o.seq)
+		return nil, fmt.Errorf("%w: record %d fails authentication", ErrForged, o.seq)
 	}
 	o.seq++
 	if last {

@@ -13,7 +13,7 @@ import (
 const maxTokenFile = 4096
 
 // ErrTokenFile means that other users can access a file with the job's secret.
-var ErrTokenFile = fmt.Errorf("%w: the secret is open to other users", ErrEnvironment)
+var ErrTokenFile = fmt.Errorf("%w: other users can read the secret", ErrEnvironment)
 
 // TokenFrom reads the job's secret from RMA_TOKEN, otherwise from the file in
 // RMA_TOKEN_FILE; nil without either. Errors wrap ErrEnvironment and do not contain the

@@ -382,7 +382,7 @@ func (s *Server) handshake(raw, conn net.Conn) (*client, error) {
 	case !macEqual(m.mac, h.joinMAC()):
 		why = codeToken
 	case m.size != uint32(s.cfg.Size):
-		why, text = codeSize, fmt.Sprintf("the server's job has %d ranks, rank %d says %d", s.cfg.Size, m.rank, m.size)
+		why, text = codeSize, fmt.Sprintf("the server's job has %d ranks, rank %d was started with %d", s.cfg.Size, m.rank, m.size)
 	case m.rank >= m.size:
 		why, text = codeRank, fmt.Sprintf("rank %d of %d", m.rank, m.size)
 	}

@@ -45,7 +45,7 @@ type wait struct {
 	get rankKey // of a get
 	key string  // of a gather, with g
 	g   *gather
-	to  *client // of a tell
+	to  *client // of a send
 }
 
 func newState(size int) *state {
@@ -167,8 +167,8 @@ func (s *state) get(c *client, m message) {
 	s.gets[k][w] = struct{}{}
 }
 
-// tell forwards a tell to another rank, and is answered when that rank's connection has
-// taken it: a fast sender waits, and the receiver loses nothing. Tells are not stored: a
+// send forwards a value to another rank. It is answered when that rank's connection has
+// taken it: a fast sender waits, and the receiver loses nothing. Sends are not stored: a
 // rank that has not joined does not receive them.
 func (s *state) send(c *client, m message) error {
 	switch to := int(m.rank); {
@@ -191,7 +191,7 @@ func (s *state) send(c *client, m message) error {
 	return nil
 }
 
-// drop removes a tell from the accounts.
+// drop removes a send from the accounts.
 func (w *wait) drop() {
 	delete(w.c.waits, w.id)
 	delete(w.to.hears, w)
@@ -200,7 +200,7 @@ func (w *wait) drop() {
 	}
 }
 
-// unqueue withdraws a tell that is not being sent yet.
+// unqueue withdraws a send that is not being sent yet.
 func (w *wait) unqueue() {
 	w.to.queue = slices.DeleteFunc(w.to.queue, func(f outFrame) bool { return f.send == w })
 }

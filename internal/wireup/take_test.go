@@ -10,7 +10,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// What is taken back takes no room, and may be published anew.
+// What is taken back takes no room, and may be published again.
 func TestTake(t *testing.T) {
 	t.Parallel()
 	srv, root := serve(t, "unix", 2)

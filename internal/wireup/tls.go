@@ -9,7 +9,7 @@ import (
 )
 
 // ErrTLS means that certificates of the wire-up cannot be used.
-var ErrTLS = errors.New("TLS of the wire-up")
+var ErrTLS = errors.New("wire-up TLS failed")
 
 // LoadTLS loads the TLS configuration of connections to the wire-up server: this process's
 // certificate and key, and the certificates that must have signed those of others, all PEM
@@ -37,7 +37,7 @@ func LoadTLS(cert, key, ca string) (*tls.Config, error) {
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 {
-				return fmt.Errorf("%w: the other side shows no certificate", ErrTLS)
+				return fmt.Errorf("%w: the other side sent no certificate", ErrTLS)
 			}
 			between := x509.NewCertPool()
 			for _, c := range s.PeerCertificates[1:] {

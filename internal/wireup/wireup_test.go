@@ -248,7 +248,7 @@ func TestRefusals(t *testing.T) {
 	require.ErrorIs(t, try(Config{Rank: 1, Size: 2}), ErrToken)
 	err := try(Config{Rank: 1, Size: 3, Token: testToken})
 	require.ErrorIs(t, err, ErrSize)
-	require.ErrorContains(t, err, "the server's job has 2 ranks, rank 1 says 3")
+	require.ErrorContains(t, err, "the server's job has 2 ranks, rank 1 was started with 3")
 	require.ErrorIs(t, try(Config{Rank: 0, Size: 2, Token: testToken}), ErrDuplicateRank)
 	require.ErrorIs(t, try(Config{Rank: 2, Size: 2, Token: testToken}), ErrRank)
 	// None of that disturbed the job.

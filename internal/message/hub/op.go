@@ -78,7 +78,7 @@ func newOp(w owner, k Kind, polled bool) *Op {
 // Start implements pending.Work.
 func (o *Op) Start() { o.owner.start(o) }
 
-// Look implements pending.Work for receives: it polls only the memory in which the peer's
+// Poll implements pending.Work for receives: it polls only the memory in which the peer's
 // message arrives.
 // Hot path.
 func (o *Op) Poll() bool { return o.owner.poll() }

@@ -45,7 +45,7 @@ func OpenRendezvous(link fabric.Link, ep fabric.Endpoint, o Options, tag uint16)
 	r := &Rendezvous{link: link, ep: ep, opt: o, wait: newWait(&o)}
 	var err error
 	if r.reg, err = link.Alloc(2*o.Span, fabric.AccessAll); err != nil {
-		return nil, fmt.Errorf("memory to play with: %w", err)
+		return nil, fmt.Errorf("memory for the batches: %w", err)
 	}
 	mem := r.reg.Bytes()
 	for i := range mem[:o.Span] {
@@ -65,7 +65,7 @@ func (r *Rendezvous) Setup() []byte { s := r.ch.Setup(); return s.Append(nil) }
 func (r *Rendezvous) Connect(b []byte) error {
 	s, rest, err := rdv.ParseSetup(b)
 	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%w: %d bytes too many", ErrWrong, len(rest))
+		err = fmt.Errorf("%w: %d extra bytes", ErrWrong, len(rest))
 	}
 	if err != nil {
 		return err

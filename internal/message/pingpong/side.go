@@ -100,7 +100,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 	s := &Side{link: link, ep: ep, opt: o, wait: newWait(&o)}
 	var err error
 	if s.reg, err = link.Alloc(2*o.Span+2*wordSize, fabric.AccessAll); err != nil {
-		return nil, fmt.Errorf("memory to play with: %w", err)
+		return nil, fmt.Errorf("memory for the batches: %w", err)
 	}
 	// Touch all pages before the measurement; every byte depends on its offset.
 	mem := s.reg.Bytes()

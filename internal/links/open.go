@@ -4,8 +4,17 @@ import (
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/ibv"
+	"github.com/seed33544411/rma/fabric/shm"
 	"github.com/seed33544411/rma/fabric/tcp"
 )
+
+func openSHM(o Options) (fabric.Link, error) {
+	return shm.Open(shm.Options{
+		DisableCMA: o.DisableCMA, DisableSegments: o.DisableSegments,
+		StreamFrom: o.StreamFrom, StringFrom: o.StringFrom,
+	})
+}
 
 func openTCP(o Options) (fabric.Link, error) {
 	c, err := tcp.ParseCongestion(o.Congestion)
@@ -19,4 +28,12 @@ func openTCP(o Options) (fabric.Link, error) {
 	return tcp.Open(&tcp.Config{
 		Bind: o.Bind, Congestion: c, Crypt: crypt, Unsent: o.Unsent, LongRTT: o.LongRTT, Lanes: o.Lanes, LaneMin: o.LaneMin,
 	})
+}
+
+func openIBV(o Options) (fabric.Link, error) {
+	l, err := ibv.Open(ibv.Options{Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex, LastByteLast: o.LastByteLast, Guard: o.Guard})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
