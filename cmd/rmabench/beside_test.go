@@ -128,7 +128,7 @@ func TestBesideUsageErrors(t *testing.T) {
 	}
 }
 
-// The commands overlap, reactivity and threads write a line for each point, as a table and as JSON.
+// The commands overlap, reactivity, threads and load write a line for each point, as a table and as JSON.
 func TestBusyRanksOverRealProcesses(t *testing.T) {
 	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1 --op message,get", "reactivity --op get,handler --goroutines 0", "threads --beside signals --goroutines 2", "load --op get --busy 1 --spin default,-1"} {
 		for _, fabric := range fabrics {

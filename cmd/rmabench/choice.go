@@ -46,12 +46,12 @@ type choiceFlags struct {
 func (f *choiceFlags) common(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
-	fl.IntVar(&f.rounds, "rounds", choice.DefaultRounds, "how often every series takes its turn")
-	fl.DurationVar(&f.time, "time", choice.DefaultTime, "how long a batch is measured")
-	fl.DurationVar(&f.sampling, "sampling", choice.DefaultSampling, "budget of sampling")
-	fl.DurationVar(&f.calibration, "calibration", choice.DefaultCalibration, "budget of fitting the model to whole batches")
-	fl.BoolVar(&f.bare, "no-calibration", false, "leave out the terms that are fitted to whole batches")
-	fl.BoolVar(&f.pin, "pin", true, "keep each rank on a processor of its own")
+	fl.IntVar(&f.rounds, "rounds", choice.DefaultRounds, "number of measurements of every series, in alternation")
+	fl.DurationVar(&f.time, "time", choice.DefaultTime, "time per batch")
+	fl.DurationVar(&f.sampling, "sampling", choice.DefaultSampling, "time for sampling the link")
+	fl.DurationVar(&f.calibration, "calibration", choice.DefaultCalibration, "time for fitting the model to whole batches")
+	fl.BoolVar(&f.bare, "no-calibration", false, "omit the terms that are fitted to whole batches")
+	fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
 	fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
 	f.token.flags(fl)
 	fl.StringVar(&f.format, "format", "table", "table or json")
@@ -111,11 +111,11 @@ has allocated.`,
 	f.opFlag(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.grid, "grid", "default", "default, small, or a file")
-	fl.Uint64Var(&f.seed, "seed", 1, "of the random sizes")
-	fl.DurationVar(&f.budget, "budget", 0, "begin no further batch after this time (default: no limit)")
-	fl.IntVar(&f.recalibrate, "recalibrate", 0, "fit the model again before every so many batches, on a machine whose speed changes (default: once)")
+	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random sizes")
+	fl.DurationVar(&f.budget, "budget", 0, "start no more batches after this time (default: no limit)")
+	fl.IntVar(&f.recalibrate, "recalibrate", 0, "fit the model again after this number of batches, for a machine whose speed changes (default: once)")
 	fl.StringVar(&f.html, "html", "", "also write a page with heat maps to this file")
-	fl.StringArrayVar(&f.add, "add", nil, "show results of this file of JSON lines on the page as well (may be repeated)")
+	fl.StringArrayVar(&f.add, "add", nil, "also show the results in this file of JSON lines on the page (may be repeated)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }
@@ -123,7 +123,7 @@ has allocated.`,
 func explainCommand(s streams) *cobra.Command {
 	f := &choiceFlags{}
 	cmd := &cobra.Command{
-		Use: "explain", Short: "Explain how a batch goes, term by term", Args: noArgs,
+		Use: "explain", Short: "Explain the predicted cost of a batch, term by term", Args: noArgs,
 		Long: `Sample the link, and show what the cost model predicts for a batch: every mode's
 time term by term, the plan, and the reason for it. With --measure, also measure the
 batch in every mode and as planned. With --coll, show the time of a collective
@@ -327,7 +327,7 @@ promise that the last byte of a write becomes visible last.`,
 			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
 				for _, name := range []string{"grid", "seeds", "seed"} {
 					if !f.mixing && cmd.Flags().Changed(name) {
-						return fmt.Errorf("--%s goes with --mixing", name)
+						return fmt.Errorf("--%s requires --mixing", name)
 					}
 				}
 				if r.Ablate = !f.mixing; f.mixing {
@@ -347,10 +347,10 @@ promise that the last byte of a write becomes visible last.`,
 	}
 	f.common(cmd)
 	fl := cmd.Flags()
-	fl.BoolVar(&f.mixing, "mixing", false, "measure what plans of several modes gain instead")
-	fl.StringVar(&f.grid, "grid", "default", "of --mixing: default, small, or a file, see choice")
-	fl.IntVar(&f.seeds, "seeds", 10, "of --mixing: how often random sizes are drawn")
-	fl.Uint64Var(&f.seed, "seed", 1, "of --mixing: the first of the seeds")
+	fl.BoolVar(&f.mixing, "mixing", false, "measure the gain of plans with several modes instead")
+	fl.StringVar(&f.grid, "grid", "default", "with --mixing: default, small, or a file (see rmabench choice --help)")
+	fl.IntVar(&f.seeds, "seeds", 10, "with --mixing: number of draws of the random sizes")
+	fl.Uint64Var(&f.seed, "seed", 1, "with --mixing: first seed")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }

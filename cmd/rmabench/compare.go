@@ -94,7 +94,7 @@ named peer is not installed.`,
 	fl.IntVar(&f.ranks, "ranks", 2, "number of ranks: all pairs measure at once, pinned to the same two processors")
 	fl.DurationVar(&f.time, "time", compare.DefaultTime, "time per test, side and round")
 	fl.DurationVar(&f.limit, "limit", compare.DefaultLimit, "time limit of a peer's run")
-	fl.StringVar(&f.format, "format", "table", "table or json (one object a line)")
+	fl.StringVar(&f.format, "format", "table", "table or json (one object per line)")
 	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
 	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
 	fl.BoolVar(&f.plot, "plot", false, "also print the ratios as text bars")

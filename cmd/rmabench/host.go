@@ -38,11 +38,11 @@ func infoCommand(s streams) *cobra.Command {
 	var showSettings bool
 	cmd := &cobra.Command{
 		Use: "info", Short: "Show links, RDMA devices, caches and processors of this machine",
-		Long: "Show the links that work on this host and why others do not, RDMA devices with\n" +
+		Long: "Show the links that work on this host, the reasons why others do not, RDMA devices with\n" +
 			"their ports and GID tables and the entry that would be chosen, and the facts of\n" +
 			"the machine that measurements depend on.\n\n" +
-			"With --settings: every setting that is in effect in this environment, and where\n" +
-			"it comes from; exit code 1 if something is wrong with them.",
+			"With --settings, instead: show every setting in effect in this environment and its\n" +
+			"origin; exit code 1 if a setting is invalid.",
 		Example: "  rmabench info\n  rmabench info --format json\n  RMA_CONFIG=/etc/rma.conf rmabench info --settings", Args: noArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			if err := textOrJSON(format); err != nil {

@@ -20,6 +20,7 @@
 //	rendezvous.go  rendezvous
 //	overlap.go  overlap, reactivity, threads
 //	compare.go  compare
+//	collective.go  coll
 //	output.go   --format, --out, progress
 //
 // Tests with real processes are in main_test.go.
@@ -64,7 +65,7 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 
-	// exitMissing: a peer named for compare is not installed.
+	// exitMissing: a peer named for compare or overlap is not installed.
 	exitMissing = 3
 )
 

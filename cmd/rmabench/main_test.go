@@ -135,7 +135,7 @@ func TestFailuresEndWith1(t *testing.T) {
 	require.Contains(t, errs, "--out")
 	code, _, errs = rmabench(t, fast("lat", "--out", t.TempDir())...)
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, "folder")
+	require.Contains(t, errs, "directory")
 	code, _, errs = rmabench(t, fast("serve", "256.0.0.1:1")[:2]...)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "serve")

@@ -49,7 +49,7 @@ func measureCommands(s streams) []*cobra.Command {
 	}{
 		{bench.Lat, "Latency of an operation", "  rmabench lat\n  rmabench lat --op get --fabric tcp --sizes 8,4K,1M --time 500ms\n  rmabench lat --op fadd --format json\n  rmabench lat --fabric verbs --validate", "put, get, send, eager, fadd or cas"},
 		{bench.BW, "Bandwidth of an operation", "  rmabench bw --sizes 4K:4M\n  rmabench bw --op get --window 16 --format csv --out bw.csv\n  rmabench bw --op send --mode scatter --sizes 64K:16M --fabric tcp", "put, get, send or eager"},
-		{bench.Rate, "Message rate of an operation", "  rmabench rate\n  rmabench rate --op fadd --window 256\n  rmabench rate --sizes 8,64 --format go --count 10\n  rmabench rate --op send --mode gather --sizes 64", "put, get, send, eager, fadd or cas"},
+		{bench.Rate, "Message rate of an operation", "  rmabench rate\n  rmabench rate --op fadd --window 256\n  rmabench rate --sizes 8,64 --format go --count 10\n  rmabench rate --op send --mode gather --sizes 64\n  rmabench rate --op send --batch 32 --sizes 8,64", "put, get, send, eager, fadd or cas"},
 	} {
 		f := &measureFlags{test: c.test}
 		cmd := &cobra.Command{
@@ -74,11 +74,11 @@ See rmabench --help for the definitions and the ways to start the ranks.`,
 		fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
 		fl.StringVar(&f.op, "op", "put", c.ops)
 		fl.StringVar(&f.mode, "mode", "", "send: "+strings.Join(bench.Modes, ", ")+" (default auto)")
-		fl.DurationVar(&f.sampling, "sampling", bench.DefaultSampling, "send, mode auto: budget of sampling the link")
-		fl.DurationVar(&f.calibration, "calibration", bench.DefaultCalibration, "send, mode auto: time budget for fitting the model to whole batches")
+		fl.DurationVar(&f.sampling, "sampling", bench.DefaultSampling, "send, mode auto: time for sampling the link")
+		fl.DurationVar(&f.calibration, "calibration", bench.DefaultCalibration, "send, mode auto: time for fitting the model to whole batches")
 		fl.StringVar(&f.sizes, "sizes", "", "message sizes, a list such as 8,4K,1M or a range by powers of two such as 8:4M (default "+sizesText(c.test)+")")
 		fl.DurationVar(&f.time, "time", time.Second, "time per size, after a warm-up")
-		fl.Int64Var(&f.iters, "iters", bench.DefaultIters, "least number of operations per size, also if that exceeds --time")
+		fl.Int64Var(&f.iters, "iters", bench.DefaultIters, "minimum number of operations per size, even if they take longer than --time")
 		if c.test != bench.Lat {
 			def := bench.Plan{Test: c.test}.WithDefaults().Window
 			fl.IntVar(&f.window, "window", def, "requests kept outstanding")
@@ -86,9 +86,9 @@ See rmabench --help for the definitions and the ways to start the ranks.`,
 			fl.IntVar(&f.batch, "batch", 0, "send: through package rma, as applications do, in batches of this size; both ranks on this host (0: the layer below, one by one)")
 		}
 		fl.IntVar(&f.count, "count", 1, "number of repetitions of everything")
-		fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the results include the time for it)")
-		fl.DurationVar(&f.stall, "stall", bench.DefaultStall, "give up when nothing arrives for this time")
-		fl.StringVar(&f.format, "format", "table", "table, json (one object a line), csv, or go (for benchstat)")
+		fl.BoolVar(&f.valid, "validate", false, "check every byte received (the results include the time for this)")
+		fl.DurationVar(&f.stall, "stall", bench.DefaultStall, "fail if nothing arrives for this time")
+		fl.StringVar(&f.format, "format", "table", "table, json (one object per line), csv, or go (for benchstat)")
 		fl.StringVar(&f.out, "out", "", "write results to this file instead of standard output, at the end")
 		fl.StringVar(&f.label, "label", "", "free text in every result, to distinguish merged results")
 		fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")

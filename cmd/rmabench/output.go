@@ -46,11 +46,11 @@ func newSink(stdout io.Writer, format, path string) (*sink, error) {
 	return k, nil
 }
 
-// createBeside creates a temporary file in the folder of path, with the permissions of any
+// createBeside creates a temporary file in the directory of path, with the permissions of any
 // other new file.
 func createBeside(path string) (*os.File, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		return nil, fmt.Errorf("%s is a folder", path)
+		return nil, fmt.Errorf("%s is a directory", path)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/seed33544411/rma/internal/jobenv"
 )
 
-// overlapFlags are the flags of overlap, reactivity and threads.
+// overlapFlags are the flags of overlap, reactivity, threads and load.
 type overlapFlags struct {
 	req   overlap.Request
 	sizes string
@@ -75,10 +75,10 @@ fetch-and-add of 8 bytes, a message of 8 bytes and one of 1 MiB that a handler a
 		fl.IntSliceVar(&f.req.Counts, "goroutines", []int{0, 1, 8}, "goroutines that compute, for each processor")
 	})
 	threads := (&overlapFlags{req: overlap.Request{What: "threads"}}).command(s, &cobra.Command{
-		Use: "threads", Short: "Measure one goroutine beside others that wait or send",
-		Long: `Measure a put that is waited for, and half of a ping-pong of signals, by one goroutine
-of each rank beside others of the same rank: these wait for signals or messages that do
-not come, or send messages of 8 bytes one after the other.`,
+		Use: "threads", Short: "Measure one goroutine while others wait or send",
+		Long: `Measure two operations by one goroutine of each rank: a put with a wait, and half of a
+ping-pong of signals. Meanwhile other goroutines of the same rank wait for signals or
+messages that never arrive, or send messages of 8 bytes one after another.`,
 		Example: `  rmabench threads --fabric shm
   rmabench threads --beside sends --goroutines 0,1,16,128`,
 	}, func(f *overlapFlags, fl *pflag.FlagSet) {
@@ -117,7 +117,7 @@ func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapF
 	fl.StringVar(&f.req.Fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
 	fl.IntVar(&f.req.Rounds, "rounds", 3, "number of repetitions of everything, in turn")
 	fl.DurationVar(&f.req.Time, "time", 200*time.Millisecond, "time per series of a point")
-	fl.StringVar(&f.form, "format", "table", "table, or json: one object a line for each point of each round")
+	fl.StringVar(&f.form, "format", "table", "table, or json: one object per line for each point of each round")
 	fl.StringVar(&f.out, "out", "", "write results to this file instead of standard output, at the end")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd

@@ -76,12 +76,12 @@ and without sampling again, in alternation; the difference is the cost of a save
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks; none: only what --add has")
+	fl.StringVar(&f.fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks; none: only the results of --add")
 	fl.DurationVar(&f.budget, "budget", sampling.DefaultBudget, "time for both directions together")
-	fl.DurationVar(&f.calibrate, "calibrate", 0, "play whole batches for this time, and fit the terms that single operations do not show")
+	fl.DurationVar(&f.calibrate, "calibrate", 0, "also measure whole batches for this time, and fit the terms that single operations do not show")
 	fl.StringVar(&f.max, "max", bench.FormatSize(sampling.DefaultMaxSize), "largest size, a power of two")
 	fl.StringVar(&f.format, "format", "table", "table, json or html")
-	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output; the folder of html (default out/)")
+	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output; for html, the directory (default out/)")
 	fl.StringVar(&f.label, "label", "", "free text in the result")
 	fl.StringVar(&f.connect, "connect", "", "sample against `rmabench serve` at this host:port")
 	f.token.flags(fl)
@@ -90,7 +90,7 @@ and without sampling again, in alternation; the difference is the cost of a save
 	fl.IntVar(&f.rounds, "rounds", bench.DefaultStartupRounds, "--startup: number of starts of each kind")
 	fl.BoolVar(&f.save, "save", false, "save the result as the profile of the fabric")
 	fl.StringVar(&f.profiles, "profiles", "", "directory of saved profiles (default: rma in the user's cache directory)")
-	fl.StringArrayVar(&f.add, "add", nil, "html: show results of this file of JSON lines as well (may be repeated)")
+	fl.StringArrayVar(&f.add, "add", nil, "html: also show the results in this file of JSON lines (may be repeated)")
 	fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print only errors on standard error")
 	return cmd
@@ -220,7 +220,7 @@ func (f *plogpFlags) write(s streams, rs []bench.PlogpResult) error {
 	return nil
 }
 
-// page writes plogp.html and plogp.jsonl to the folder, and the tables to standard
+// page writes plogp.html and plogp.jsonl to the directory, and the tables to standard
 // output.
 func (f *plogpFlags) page(s streams, rs []bench.PlogpResult, text, lines []byte) error {
 	dir := f.out

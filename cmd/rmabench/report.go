@@ -90,15 +90,15 @@ Fabrics named by --fabrics must work; by default those that do not are omitted.`
 	fl.StringVar(&f.sizes, "sizes", "", "message sizes of lat and bw (default lat "+reportLatSizes+", bw "+reportBWSizes+"; of eager up to "+bench.FormatSize(bench.MaxEager)+")")
 	fl.DurationVar(&f.time, "time", 100*time.Millisecond, "time per size")
 	fl.IntVar(&f.count, "count", 1, "number of repetitions; plots show the median")
-	fl.StringVar(&f.format, "format", "html", "html (a folder with the page and the lines) or json (the lines only)")
-	fl.StringVar(&f.out, "out", "", "folder of html (default out/), file of json (default: standard output)")
+	fl.StringVar(&f.format, "format", "html", "html (a directory with the page and the JSON lines) or json (the lines only)")
+	fl.StringVar(&f.out, "out", "", "for html, the directory (default out/); for json, the file (default: standard output)")
 	fl.StringVar(&f.label, "label", "", "free text in every result, to distinguish merged results")
 	fl.StringArrayVar(&f.add, "add", nil, "merge results from this file of JSON lines (may be repeated)")
 	fl.StringVar(&f.choice, "choice", "small", "grid of the comparison of modes: none, small or full")
-	fl.BoolVar(&f.valid, "validate", false, "check every byte that arrives (the results include the time for it)")
+	fl.BoolVar(&f.valid, "validate", false, "check every byte received (the results include the time for this)")
 	fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
-	fl.StringVar(&f.verbsBy, "verbs-by", "", "measure verbs with this program run by this command")
-	fl.StringVar(&f.progress, "progress", "auto", "on standard error: auto (a bar, or a line now and then) or all (a line a point)")
+	fl.StringVar(&f.verbsBy, "verbs-by", "", "measure verbs by running this program under the given command")
+	fl.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto (a bar, or a line at intervals) or all (a line per point)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }
@@ -129,7 +129,7 @@ func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, erro
 		}
 		if slices.Contains(f.fabrics, "none") {
 			if len(f.fabrics) > 1 {
-				return nil, errors.New("--fabrics none stands alone")
+				return nil, errors.New("--fabrics none excludes other fabrics")
 			}
 			if len(f.add) == 0 {
 				return nil, errors.New("--fabrics none without --add: want something to report")
@@ -297,7 +297,7 @@ func (f *reportFlags) measure(ctx context.Context, s streams, reqs []bench.Reque
 	return failed
 }
 
-// write writes the files of the folder, and the summary.
+// write writes the files of the directory, and the summary.
 func (f *reportFlags) write(s streams, rep *report.Report) error {
 	bench.Sort(rep.Results)
 	var html, lines bytes.Buffer

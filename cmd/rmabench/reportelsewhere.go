@@ -24,7 +24,7 @@ const elsewhereTail = 15
 
 // elsewhere measures verbs by the command of --verbs-by, which runs this program on a machine
 // with a device, and adds the results to rep. The command's output goes to verbs.log in the
-// report's folder, except for lines of progress.
+// report's directory, except for lines of progress.
 func (f *reportFlags) elsewhere(ctx context.Context, req bench.Request, rep *report.Report, p *progress) error {
 	lines, log := filepath.Join(f.out, "verbs.jsonl"), filepath.Join(f.out, "verbs.log")
 	left := req.Points() + f.modelSteps()

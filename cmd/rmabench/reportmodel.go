@@ -64,7 +64,8 @@ func (f *reportFlags) modelSteps() int {
 }
 
 // model adds the parameters of the cost model on a fabric, the comparison of modes, the
-// explanation of a batch, and the curves around the model's switches.
+// explanation of a batch, the curves around the model's switches, and messages beside
+// computation.
 func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Report, p *progress) error {
 	left := f.modelSteps()
 	if left == 0 {

@@ -16,7 +16,7 @@ import (
 type secret struct{ text, file string }
 
 func (s *secret) flags(fl *pflag.FlagSet) {
-	fl.StringVar(&s.file, "token-file", "", "file with the secret of serve and its clients, hexadecimal (default: $RMA_TOKEN, else the file $RMA_TOKEN_FILE)")
+	fl.StringVar(&s.file, "token-file", "", "file with the secret shared by serve and its clients, hexadecimal (default: $RMA_TOKEN, else the file $RMA_TOKEN_FILE)")
 	fl.StringVar(&s.text, "token", "", "the secret itself")
 	if err := fl.MarkHidden("token"); err != nil {
 		panic(err) // the flag exists
@@ -30,7 +30,7 @@ func (s *secret) read(warn io.Writer) ([]byte, error) {
 		fmt.Fprintln(warn, "rmabench: warning: --token is deprecated, as every user of the host can read it: use RMA_TOKEN or --token-file")
 		b, err := hex.DecodeString(s.text)
 		if err != nil {
-			return nil, usage(errors.New("--token: not hexadecimal (openssl rand -hex 16 makes one)"))
+			return nil, usage(errors.New("--token: want hexadecimal digits (openssl rand -hex 16 creates a token)"))
 		}
 		return b, nil
 	}

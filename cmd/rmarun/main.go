@@ -137,7 +137,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 				}
 			}
 			spec.Path, spec.Args = args[0], args[1:]
-			vars, _ := settings.Environment() // what is wrong the ranks tell, who may be told otherwise
+			vars, _ := settings.Environment() // the ranks report invalid values, for which rmarun has no use
 			vars.WarnUnknown(stderr, "rmarun")
 			if text := launch.OneP(spec.N); text != "" {
 				fmt.Fprintf(stderr, "rmarun: warning: %s\n", text)
@@ -154,17 +154,17 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			spec.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 			code, err = launch.Run(cmd.Context(), spec)
 			if said {
-				return nil // the reason has been told when it happened
+				return nil // the reason was printed when it occurred
 			}
 			return err
 		},
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the program is the program's
-	f.IntVarP(&spec.N, "np", "n", 0, "number of ranks (required); -np works as well, as with mpirun")
+	f.IntVarP(&spec.N, "np", "n", 0, "number of ranks (required); -np is accepted as with mpirun")
 	f.BoolVar(&spec.Prefix, "tag", false, "print output by whole lines, tagged with the rank: [3] line")
 	f.BoolVar(&spec.KeepGoing, "keep-going", false, "let the other ranks continue when one has failed")
-	f.DurationVar(&spec.HangTimeout, "hang-timeout", 0, "a rank that makes no progress for this time has failed (exit code 125)")
+	f.DurationVar(&spec.HangTimeout, "hang-timeout", 0, "treat a rank that makes no progress for this time as failed (exit code 125)")
 	f.DurationVar(&spec.Timeout, "timeout", 0, "end the job after this time (exit code 124)")
 	f.DurationVar(&spec.Grace, "grace", launch.DefaultGrace, "time between SIGTERM and SIGKILL")
 	f.StringVar(&bind, "bind", topo.None.String(), "bind ranks to cores: none, scatter or compact")

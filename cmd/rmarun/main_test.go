@@ -124,7 +124,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Slips in the names of variables are told, once and before the ranks start.
+// Misspelt variables are reported, once and before the ranks start.
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	cmd := command(t, "-n", "2", "true")
@@ -196,9 +196,9 @@ func TestKeepGoing(t *testing.T) {
 	code, out, errs := withMessages(t, "-n", "3", "--keep-going", "sh", "-c", script)
 	require.Equal(t, 3, code, errs)
 	require.Equal(t, "done\n", out)
-	require.Regexp(t, `^rmarun: rank 1 \(pid \d+\) exited with code 3; \d other rank\(s\) go on\nrmarun: rank 0 \(pid \d+\) exited with code 4; \d other rank\(s\) go on\n$`, errs)
+	require.Regexp(t, `^rmarun: rank 1 \(pid \d+\) exited with code 3; \d other rank\(s\) continue\nrmarun: rank 0 \(pid \d+\) exited with code 4; \d other rank\(s\) continue\n$`, errs)
 
-	// It ends all the same when it is told to.
+	// It ends all the same when it is asked to.
 	code, _, text := rmarun(t, "-n", "2", "--keep-going", "--timeout", "500ms", "sh", "-c", "[ $RMA_RANK = 0 ] && exit 3; exec sleep 300")
 	require.Equal(t, 124, code, text)
 	require.Contains(t, text, "did not end within 500ms")

@@ -57,7 +57,7 @@ func openRing(ctx context.Context, s *side) error {
 	}
 	theirs, rest, err := eager.ParseSetup(b)
 	if err == nil && len(rest) > 0 {
-		err = errors.New("bytes behind the channel's set-up")
+		err = errors.New("extra bytes behind the channel's set-up")
 	}
 	if err == nil {
 		err = ch.Connect(theirs)

@@ -26,7 +26,7 @@ type Writer interface {
 // NewWriter writes results to w in one of Formats:
 //
 //	table  aligned columns, a heading at every change of test or operation
-//	json   one object a line
+//	json   one object per line
 //	csv    a header line, then one line a result
 //	go     lines of `go test -bench`, which benchstat reads
 func NewWriter(w io.Writer, format string) (Writer, error) {
@@ -229,7 +229,7 @@ func parseLine(b []byte) (Result, error) {
 	l := r.LatUS
 	for _, x := range []float64{r.MBs, r.Mmsgs, r.Seconds, l.Min, l.P50, l.P90, l.P99, l.P999, l.Max, l.Mean} {
 		if x < 0 || x > maxFigure {
-			return r, fmt.Errorf("figure %g is out of range 0 to %g", x, maxFigure)
+			return r, fmt.Errorf("value %g is out of range 0 to %g", x, maxFigure)
 		}
 	}
 	if r.Iters < 0 || len(r.Fabric)+len(r.Label) > maxText {

@@ -204,7 +204,7 @@ func (m *messages) tellNumber(n uint64) error {
 	return m.until(&m.controlSent, want)
 }
 
-// heardNumber returns the number of the last control message and posts the receive
+// receiveNumber returns the number of the last control message and posts the receive
 // again.
 func (m *messages) receiveNumber() (uint64, error) {
 	if m.asked.err != nil {

@@ -40,11 +40,11 @@ func (m *messages) postReceive(p *point, n uint64) (want int) {
 	return want
 }
 
-// looks is the number of polls of the peer's ring alone for one turn, which progresses
+// cheapPolls is the number of polls of the peer's ring alone for one turn, which progresses
 // everything; as in the engine.
 const cheapPolls = 32
 
-// look polls the ring until m.answer has counted want messages, up to looks times.
+// look polls the ring until m.answer has counted want messages, up to cheapPolls times.
 // Hot path.
 func (m *messages) look(want int) bool {
 	if m.caps.TargetProgress && !m.caps.Immediate {
@@ -65,7 +65,7 @@ func (m *messages) hear(want int) error {
 		if m.lucky++; m.lucky%cheapPolls != 0 {
 			return m.answer.err
 		}
-		if err := m.turn(); err != nil { // progress the rest of the link, once in looks
+		if err := m.turn(); err != nil { // progress the rest of the link, once in cheapPolls
 			return err
 		}
 	}

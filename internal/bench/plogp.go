@@ -19,7 +19,7 @@ type PlogpRequest struct {
 	Compare bool          `json:"compare,omitempty"`
 	// Calibrate is how long whole batches are played in addition. Zero means not at all.
 	Calibrate time.Duration `json:"calibrate,omitempty"`
-	// Profiles is the folder of saved profiles, Save stores the result there, Device is
+	// Profiles is the directory of saved profiles, Save stores the result there, Device is
 	// the adapter that the profile is for. They are rank 0's: rank 1 neither reads nor
 	// writes files for it.
 	Profiles string `json:"-"`

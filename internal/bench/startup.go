@@ -62,7 +62,7 @@ var starts = [...]rma.Sampling{rma.SamplingOff, rma.SamplingCached, rma.Sampling
 
 // MeasureStartup starts engines of two ranks repeatedly, with and without a saved
 // profile, in alternation. Both ranks call it, rank 1 with a zero request. Rank 0 gets
-// the result, rank 1 nil. Profiles are in a temporary folder.
+// the result, rank 1 nil. Profiles are in a temporary directory.
 func MeasureStartup(ctx context.Context, ctl Control, req StartupRequest) (res *Startup, err error) {
 	if err := Share(ctx, ctl, &req, req.Check); err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (r *Request) Check() error {
 			return err
 		}
 		if q := &r.Plans[0]; r.Interleave && (p.Count != q.Count || len(p.Size) != len(q.Size)) {
-			return fmt.Errorf("%w: series taking turns have %d × %d and %d × %d points", ErrPlan, q.Count, len(q.Size), p.Count, len(p.Size))
+			return fmt.Errorf("%w: alternating series have %d × %d and %d × %d points", ErrPlan, q.Count, len(q.Size), p.Count, len(p.Size))
 		}
 	}
 	if r.Ranks < 0 || r.Ranks > maxRanks {

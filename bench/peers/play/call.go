@@ -7,7 +7,7 @@ import (
 )
 
 // Caller is a client's Conn of a library whose messages are calls that return: the
-// server plays nothing, see Waiter.
+// server runs no loop of its own, see Waiter.
 type Caller interface {
 	// Call sends msg and waits for an answer of n bytes. It may be called by several
 	// goroutines at once.
@@ -17,7 +17,7 @@ type Caller interface {
 // Waiter is a server's Conn that answers calls by itself.
 type Waiter interface{ Wait() error }
 
-// callPing makes n calls, each answered by as much as it sent.
+// callPing makes n calls, each answered by as many bytes as it sent.
 func callPing(c Caller, msg []byte, n int) (trips []time.Duration, took time.Duration, err error) {
 	every := n/maxSamples + 1
 	trips = make([]time.Duration, 0, n/every+1)

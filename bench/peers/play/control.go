@@ -10,10 +10,10 @@ import (
 	"net"
 )
 
-// ErrGone is the end of the other side before that of the measurement.
+// ErrGone says that the other side ended before the measurement.
 var ErrGone = errors.New("the other side has gone")
 
-// ErrControl is a line from the other side that makes no sense.
+// ErrControl says that a line from the other side is malformed.
 var ErrControl = errors.New("bad control message")
 
 // maxLine bounds a control message.
@@ -51,8 +51,8 @@ func (c *control) hear(v any) error {
 	return nil
 }
 
-// watch makes end of the returned context the end of the other side. Nothing more
-// is heard.
+// watch returns a context that ends when the other side ends. Nothing more is read from
+// the connection.
 func (c *control) watch(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -63,8 +63,8 @@ func (c *control) watch(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Serve waits on l for a client and plays with it what it asks for, once prepare has
-// seen it. It ends when the client has, or ctx.
+// Serve waits on l for a client, calls prepare with its plan, and runs the plan with it. It
+// ends when the client or ctx has ended.
 func Serve(ctx context.Context, t Transport, l net.Listener, prepare func(*Plan) error) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -108,7 +108,7 @@ func Serve(ctx context.Context, t Transport, l net.Listener, prepare func(*Plan)
 	return nil
 }
 
-// Run plays the plan with the server at addr.
+// Run runs the plan with the server at addr.
 func Run(ctx context.Context, t Transport, p *Plan, addr string) (res Result, err error) {
 	if err := p.Check(t); err != nil {
 		return res, err
@@ -141,7 +141,7 @@ func Run(ctx context.Context, t Transport, p *Plan, addr string) (res Result, er
 	return res, because(ctx, err)
 }
 
-// because is why ctx ended, if that is what made err.
+// because returns the cause of ctx if its end caused err, otherwise err.
 func because(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -149,8 +149,8 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// closed is err, unless it says that something was closed already: the end of a
-// context closes it, too.
+// closed returns err, or nil if it says that something was closed already: the end of a
+// context closes it as well.
 func closed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil

@@ -30,7 +30,7 @@ func ListenLocal(ctx context.Context, network string) (net.Listener, error) {
 }
 
 // socketName is a name for a Unix socket: an abstract one where there are such, which
-// goes with its process; else a path in a folder of its own.
+// goes with its process; else a path in a directory of its own.
 func socketName() (name, dir string, err error) {
 	if runtime.GOOS == "linux" {
 		return fmt.Sprintf("@rmapeer-%d", os.Getpid()), "", nil
@@ -46,7 +46,7 @@ type localListener struct {
 	dir string // of the socket, or ""
 }
 
-// Close closes the listener; one that is closed already stays so.
+// Close closes the listener; it may be called twice.
 func (l *localListener) Close() error {
 	if err := l.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return errors.Join(err, l.remove())

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// ErrCount is a stream of which not everything arrived.
+// ErrCount says that not all messages of a stream arrived.
 var ErrCount = errors.New("messages were lost")
 
-// maxSamples bounds the trips that are remembered; of longer runs it is every
-// second, third … that counts.
+// maxSamples bounds the number of recorded trips; of longer runs every second, third …
+// trip is recorded.
 const maxSamples = 1 << 20
 
-// answerSize is that of the answer that ends a stream: how many messages came.
+// answerSize is the size of the answer that ends a stream, the number of messages received.
 const answerSize = 8
 
-// Client plays the client's part and times it.
+// Client runs the client's side and times it.
 func Client(t Transport, p *Plan, c Conn) (Result, error) {
 	msg := make([]byte, p.Size)
 	for i := range msg {
@@ -47,7 +47,7 @@ func Client(t Transport, p *Plan, c Conn) (Result, error) {
 	return newResult(t, p, took, trips), nil
 }
 
-// Server plays the server's part.
+// Server runs the server's side.
 func Server(p *Plan, c Conn) error {
 	if w, ok := c.(Waiter); ok {
 		return w.Wait()
@@ -65,7 +65,7 @@ func Server(p *Plan, c Conn) error {
 	return nil
 }
 
-// ping plays n round trips.
+// ping makes n round trips.
 func ping(c Conn, msg []byte, n int) (trips []time.Duration, took time.Duration, err error) {
 	every := n/maxSamples + 1
 	trips = make([]time.Duration, 0, n/every+1)
@@ -88,8 +88,8 @@ func ping(c Conn, msg []byte, n int) (trips []time.Duration, took time.Duration,
 	return trips, last.Sub(start), nil
 }
 
-// pong answers n messages. A message is answered by one that nobody changes while
-// it may be on its way, see Conn.
+// pong answers n messages. The answer does not change while it may be in flight, see
+// Conn.
 func pong(c Conn, msg []byte, n int) error {
 	answer := make([]byte, len(msg))
 	for range n {
@@ -137,7 +137,7 @@ func stream(c Conn, msg []byte, n, batch int) (time.Duration, error) {
 	return took, nil
 }
 
-// sink takes n messages and says so.
+// sink receives n messages and confirms it.
 func sink(c Conn, msg []byte, n int) error {
 	for range n {
 		if _, err := c.Recv(msg); err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	Plan
 	addr  string
@@ -32,8 +32,8 @@ const (
 	exitUsage
 )
 
-// Main is a measuring program: `serve` or `run`, see the package, or `version`. It
-// returns the exit code.
+// Main runs a benchmark program: `serve` or `run`, see the package comment, or `version`.
+// It returns the exit code.
 func Main(t Transport, args []string, out, errs io.Writer) int {
 	o := options{}
 	f := flag.NewFlagSet(t.Name(), flag.ContinueOnError)
@@ -68,7 +68,7 @@ func Main(t Transport, args []string, out, errs io.Writer) int {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	ctx, cancel = context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("no end in %v: %w", o.limit, os.ErrDeadlineExceeded))
+	ctx, cancel = context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("not finished within %v: %w", o.limit, os.ErrDeadlineExceeded))
 	defer cancel()
 	at := net.JoinHostPort(o.addr, strconv.Itoa(o.port))
 	var err error
@@ -103,7 +103,7 @@ func Main(t Transport, args []string, out, errs io.Writer) int {
 	return exitOK
 }
 
-// settle brings the process into the state in which the library is at its best.
+// settle brings the process into the state in which the library is fastest.
 func settle(t Transport, p *Plan, cpu int) error {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(-1)
@@ -114,7 +114,7 @@ func settle(t Transport, p *Plan, cpu int) error {
 	return pin(cpu)
 }
 
-// memory is where the garbage collector begins, in bytes.
+// memory is the size of the heap in bytes at which garbage collection starts.
 const memory = 512 << 20
 
 func (o *options) failed(t Transport, errs io.Writer, err error) int {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pin keeps the process on processor cpu: all threads that it has, which is what the
-// later ones inherit. It looks again until a look finds no other.
+// pin keeps the process on processor cpu: all threads that it has, from which later
+// ones inherit it. It repeats until it finds no further thread.
 func pin(cpu int) error {
 	var one unix.CPUSet
 	one.Set(cpu)

@@ -7,6 +7,5 @@ import (
 	"fmt"
 )
 
-// pin says that it cannot: which processor a process runs on is the system's
-// business here.
+// pin returns an error: this system chooses the processors of a process.
 func pin(cpu int) error { return fmt.Errorf("--cpu %d: %w", cpu, errors.ErrUnsupported) }

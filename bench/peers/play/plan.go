@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Plan is what both sides play.
+// Plan is the measurement that both sides run.
 type Plan struct {
 	Net   string `json:"net"`             // kind of connection
 	Test  string `json:"test"`            // lat, bw or rate
@@ -16,7 +16,7 @@ type Plan struct {
 	Unary bool   `json:"unary,omitempty"` // calls instead of a stream, of a library that has both
 }
 
-// ErrPlan is a plan that cannot be played.
+// ErrPlan says that a plan cannot be run.
 var ErrPlan = errors.New("cannot measure that")
 
 // Bounds of a plan; the server takes it from a socket.
@@ -29,7 +29,7 @@ const (
 // Tests are the names that Plan.Test takes.
 var Tests = []string{"lat", "bw", "rate"}
 
-// Check says whether t can play the plan.
+// Check returns an error if t cannot run the plan.
 func (p *Plan) Check(t Transport) error {
 	switch {
 	case !slices.Contains(t.Nets(), p.Net):
@@ -46,8 +46,8 @@ func (p *Plan) Check(t Transport) error {
 	return nil
 }
 
-// WarmUp is how many iterations are played before the timed ones.
+// WarmUp returns the number of iterations before the timed ones.
 func (p *Plan) WarmUp() int { return max(p.Iters/5, 10) }
 
-// Latency says whether messages go back and forth.
+// Latency reports whether the plan measures round trips.
 func (p *Plan) Latency() bool { return p.Test == Tests[0] }

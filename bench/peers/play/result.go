@@ -24,7 +24,7 @@ type Result struct {
 	Mmsgs float64 `json:"mmsg_s,omitempty"` // 1e6 messages a second
 }
 
-// newResult sums up what was timed.
+// newResult computes the result of the timed operations.
 func newResult(t Transport, p *Plan, took time.Duration, trips []time.Duration) Result {
 	r := Result{Peer: t.Name(), How: t.How(p), Net: p.Net, Test: p.Test, Size: p.Size, Iters: p.Iters, Seconds: took.Seconds()}
 	if p.Latency() {
@@ -50,8 +50,8 @@ func median(ds []time.Duration) time.Duration {
 	return (ds[(len(ds)-1)/2] + ds[len(ds)/2]) / 2
 }
 
-// version is what is measured: the library, its version if it is not Go's own, and
-// that of Go.
+// version returns the name of the library, its version if it is not Go's own, and that
+// of Go.
 func version(t Transport) string {
 	s := t.Name()
 	if b, ok := debug.ReadBuildInfo(); ok {

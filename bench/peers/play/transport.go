@@ -4,7 +4,7 @@ import "context"
 
 // Transport is the library that is measured.
 type Transport interface {
-	// Name is what the library is called in results.
+	// Name is the name of the library in results.
 	Name() string
 
 	// Module is the path of the library's module, "" if it is Go's own.
@@ -13,36 +13,36 @@ type Transport interface {
 	// Nets are the kinds of connection it can use; the first is the default.
 	Nets() []string
 
-	// How says in a few words which of its ways it uses for a plan.
+	// How returns, in a few words, which interface of the library is used for a plan.
 	How(p *Plan) string
 
-	// Pins says whether the library is faster at a plan where each side keeps to a
-	// processor of its own, if the user has named one.
+	// Pins reports whether the library runs a plan faster if each side is pinned to its
+	// own processor, in case the user has named one.
 	Pins(p *Plan) bool
 
-	// Listen makes the server's side ready.
+	// Listen prepares the server's side.
 	Listen(ctx context.Context, p *Plan) (Listener, error)
 
-	// Dial connects the client with what Listen said.
+	// Dial connects the client to the address that Listen returned.
 	Dial(ctx context.Context, p *Plan, addr string) (Conn, error)
 }
 
-// Listener is the server's side of a transport before its client came. All of it
-// ends with the context of Listen.
+// Listener is the server's side of a transport before its client has connected. It ends
+// with the context of Listen.
 type Listener interface {
 	Addr() string
 	Accept() (Conn, error)
 	Close() error
 }
 
-// Conn carries messages between two sides in order, one goroutine a side. A closed
-// Conn, or one whose context has ended, returns errors from everything.
+// Conn carries messages between two sides in order, one goroutine on each side. All
+// methods of a Conn that is closed, or whose context has ended, return errors.
 type Conn interface {
-	// Send hands a message over. msg stays unchanged for the rest of the run, so
+	// Send posts a message. msg stays unchanged for the rest of the run, so
 	// that a library may refer to it instead of copying it.
 	Send(msg []byte) error
 
-	// Flush returns when all messages are on their way.
+	// Flush returns when all messages are in flight.
 	Flush() error
 
 	// Recv waits for a message of len(into) bytes and returns it: in into, or, of a

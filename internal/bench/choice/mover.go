@@ -109,7 +109,7 @@ func (m *mover) slots(ctx context.Context, k *rank) (err error) {
 		case alloc := <-m.published:
 			val, err = alloc()
 		case <-ctx.Done():
-			err = fmt.Errorf("%w: nobody asked for slots", context.Cause(ctx))
+			err = fmt.Errorf("%w: the other rank has not requested slots", context.Cause(ctx))
 		}
 		if err = bench.Agree(ctx, k.ctl, err); err == nil {
 			_, err = k.exchange(ctx, val)

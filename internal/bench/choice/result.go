@@ -184,7 +184,7 @@ func Summarize(rs []Result) (s Summary) {
 	return s
 }
 
-// quantile returns the least value that is not below a share q of x, and for an even median
+// Quantile returns the least value that is not below a share q of x, and for an even median
 // the mean of the two middle values; 0 if x is empty.
 func Quantile(x []float64, q float64) float64 {
 	if len(x) == 0 {

@@ -25,7 +25,7 @@ const (
 // ErrTool reports a Go program that is not built because there is no Go toolchain.
 var ErrTool = errors.New("no Go toolchain: " + goTool + " is not in PATH")
 
-// sourceTree returns the folder of goModule if this program runs in a source tree or its
+// sourceTree returns the directory of goModule if this program runs in a source tree or its
 // binary is in one; else "".
 func sourceTree() string {
 	var from []string
@@ -85,7 +85,7 @@ func (p *Peer) build(ctx context.Context, dir string) error {
 }
 
 // installGo installs the Go programs that peers lack, at the latest version of their
-// module. Go's folder of binaries need not be in PATH, see look.
+// module. Go's directory of binaries need not be in PATH, see look.
 func installGo(ctx context.Context, fabric string, peers []*Peer, w io.Writer) error {
 	args := []string{goTool, "install"}
 	for _, p := range peers {
@@ -121,7 +121,7 @@ func installGo(ctx context.Context, fabric string, peers []*Peer, w io.Writer) e
 	return nil
 }
 
-// look finds a program in PATH, and a Go program also in the folder of `go install`.
+// look finds a program in PATH, and a Go program also in the directory of `go install`.
 func (n *Need) look() (string, error) {
 	at, err := exec.LookPath(n.Program)
 	if err == nil && n.Header != "" {

@@ -35,7 +35,7 @@ func install(ctx context.Context, fabric string, peers []*Peer, w io.Writer, roo
 	}
 	args := append([]string{"apt-get", "install", "-y", "--no-install-recommends"}, names...)
 	if _, err := exec.LookPath(args[0]); err != nil {
-		return fmt.Errorf("%w %s: no apt-get: this is not Debian, or alike", ErrInstall, strings.Join(names, ", "))
+		return fmt.Errorf("%w %s: no apt-get: neither Debian nor a derivative", ErrInstall, strings.Join(names, ", "))
 	}
 	if !root {
 		return fmt.Errorf("%w without being root: sudo %s", ErrInstall, strings.Join(args, " "))
@@ -53,10 +53,10 @@ func install(ctx context.Context, fabric string, peers []*Peer, w io.Writer, roo
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return fmt.Errorf("%w: apt-get: %w%s (is the list of packages old? apt-get update)", ErrInstall, err, tail(&out))
+		return fmt.Errorf("%w: apt-get: %w%s (if the package lists are old, run apt-get update)", ErrInstall, err, tail(&out))
 	}
 	if rest := lacking(fabric, peers); len(rest) > 0 {
-		return fmt.Errorf("%w %s: installed, and its programs are not there", ErrInstall, strings.Join(rest, ", "))
+		return fmt.Errorf("%w %s: installed, but its programs were not found", ErrInstall, strings.Join(rest, ", "))
 	}
 	return nil
 }

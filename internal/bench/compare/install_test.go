@@ -70,7 +70,7 @@ func TestInstallFails(t *testing.T) {
 	require.ErrorIs(t, err, ErrInstall)
 	require.ErrorContains(t, err, "Unable to locate package three")
 	apt(t, "exit 0")
-	require.ErrorContains(t, install(ctx, "shm", []*Peer{p}, &w, true), "are not there")
+	require.ErrorContains(t, install(ctx, "shm", []*Peer{p}, &w, true), "were not found")
 	t.Setenv("PATH", t.TempDir())
 	require.ErrorContains(t, install(ctx, "shm", []*Peer{p}, &w, true), "no apt-get")
 }

@@ -55,8 +55,6 @@ var mpich = &Peer{
 	Plan:    mpichPlan, Prepare: compile("mpicc.mpich", "mpi.c"), Parse: parseMPI("NPmpich2"), Trial: 200, WarmUp: mpiWarmUp,
 }
 
-// mpichPlan restricts UCX as the peer ucx does. On tcp it makes the ranks believe that
-// they are on different hosts: otherwise MPICH prefers its own shared memory.
 func mpichPlan(j Job) (Plan, error) {
 	launch, env, err := mpichLaunch(&j)
 	return Plan{Env: env, Client: mpiRanks(launch, "NPmpich2", &j)}, err
@@ -72,8 +70,7 @@ func mpichLaunch(j *Job) (launch, env []string, err error) {
 	return []string{"mpirun.mpich"}, env, err
 }
 
-// mpiRanks returns a launcher's arguments for two ranks, each pinned to a processor by
-// taskset, because launchers number processors in different ways.
+// mpiRanks returns a launcher's arguments for the two ranks of j.Test.
 func mpiRanks(launch []string, pingpong string, j *Job) []string {
 	return mpiSides(launch, j, func(side int) []string {
 		if j.Test.Kind != Lat {

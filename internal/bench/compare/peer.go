@@ -55,7 +55,7 @@ type Job struct {
 	Test  Test
 	Iters int
 	Port  int    // a TCP port without a listener
-	Dir   string // folder of Prepare; a run may write files there, named after its port
+	Dir   string // directory of Prepare; a run may write files there, named after its port
 }
 
 // Place describes the fabric on this machine.
@@ -118,9 +118,9 @@ var (
 	ErrPeer    = errors.New("unknown peer")
 	ErrMissing = errors.New("program is not installed")
 	ErrFabric  = errors.New("peer cannot use the fabric")
-	ErrRefused = errors.New("peer does not make this test")
-	ErrOutput  = errors.New("no figure in the output")
-	ErrStuck   = errors.New("came to no end")
+	ErrRefused = errors.New("peer does not support this test")
+	ErrOutput  = errors.New("no result in the output")
+	ErrStuck   = errors.New("did not end")
 )
 
 // OutputError reports output without the expected figure. It unwraps to ErrOutput.

@@ -222,7 +222,7 @@ func (r *Request) row(ctx context.Context, p *program, t Test, ours Ours, row *R
 				return err
 			}
 		case q.ours <= 0:
-			return fmt.Errorf("%v: %w", t, errors.New("ours measured nothing"))
+			return fmt.Errorf("%v: %w", t, errors.New("rmabench measured nothing"))
 		default:
 			ps = append(ps, q)
 		}

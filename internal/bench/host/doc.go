@@ -11,6 +11,7 @@
 //	info.go         Info and its text form
 //	doctor.go       Finding and the list of checks
 //	checks.go       the checks
+//	placement.go    the check of NUMA nodes and bindings
 //	cma.go          the transfer between two processes
 //	real.go         the real System
 package host

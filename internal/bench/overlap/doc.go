@@ -1,7 +1,7 @@
 // Package overlap measures communication during computation, through package rma, as in
 // applications: how much of a transfer is hidden behind computation (Overlap), how fast a
-// computing rank responds (Reactivity), and how waiting or sending goroutines slow one
-// another down (Threads).
+// computing rank responds (Reactivity), how waiting or sending goroutines slow one
+// another down (Threads), and what busy processes beside them cost (Load).
 //
 // # Definitions
 //
@@ -15,7 +15,6 @@
 // The computation is a fixed amount of arithmetic, calibrated on an idle processor, not a
 // loop that ends after a given time, so that processor time used by the transfer counts.
 // Derived figures:
-//   - ratio: total / (comm + compute), the literature's; 1 is no overlap, less is better,
 //   - ratio: total / (comm + compute), as in the literature; 1 is no overlap, less is better,
 //     max(comm, compute) / (comm + compute) is perfect;
 //   - imb: 100 (comm + compute - total) / min(comm, compute), as in Intel's IMB-NBC;
@@ -30,9 +29,13 @@
 // goroutines on the same rank, which wait for signals or messages that never arrive, or send
 // messages all the time.
 //
+// Load measures a ping-pong of put-with-signal, barriers and gets between two ranks beside
+// threads of another process that compute, in turn with different wait policies: the mean,
+// which is what a program gets, p50, p99 and maximum.
+//
 // # Files
 //
-//	overlap.go, reactivity.go, threads.go  the measurements
+//	overlap.go, reactivity.go, threads.go, load.go  the measurements
 //	pair.go    exchange between the two ranks
 //	work.go    computation of known duration
 //	format.go  table and JSON lines

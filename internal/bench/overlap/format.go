@@ -64,7 +64,7 @@ func writeTable(w io.Writer, rs []Result) error {
 }
 
 var heads = map[string]string{
-	"overlap":    "fabric  op       computes  size    compute/comm   comm us  compute us   total us  ratio  (min-max)    bound  imb %\n",
+	"overlap":    "fabric  library      op       computes  size    compute/comm   comm us  compute us   total us  ratio  (min-max)    bound  imb %\n",
 	"reactivity": "fabric  op          goroutines/core    p50 us      p99 us      max us   (p50 min-max)\n",
 	"threads":    "fabric  op    others     beside      p50 us      p99 us      max us   (p50 min-max)\n",
 	"load":       "fabric  op            busy     spin     mean us      p50 us      p99 us      max us   (mean min-max)\n",

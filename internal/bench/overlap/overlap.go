@@ -14,13 +14,13 @@ import (
 
 // Request describes a measurement. Only rank 0's request counts.
 type Request struct {
-	What   string        // overlap, reactivity or threads
+	What   string        // overlap, reactivity, threads or load
 	Fabric string        // as in Config.Fabric; the ranks are started with it
-	Ops    []string      // from OverlapOps or ReactivityOps
+	Ops    []string      // from OverlapOps, ReactivityOps or LoadOps
 	Who    []string      // from OverlapWho: the computing ranks
 	Sizes  []int         // bytes
 	Ratios []float64     // computation over communication
-	Counts []int         // goroutines: computing on each processor, or beside a ping-pong
+	Counts []int         // goroutines: computing on each processor, or beside a ping-pong; busy threads of load
 	Beside []string      // from ThreadsBeside
 	Spins  []string      // values of RMA_SPIN, or SpinDefault
 	Rounds int           // each round measures all points
@@ -83,7 +83,7 @@ func (r *Request) Check() error {
 	if r.What != "overlap" {
 		for _, k := range r.Counts {
 			if k < 0 || k > 1024 {
-				err = fmt.Errorf("%w: %d goroutines: want 0 to 1024", ErrRequest, k)
+				err = fmt.Errorf("%w: %d goroutines or threads: want 0 to 1024", ErrRequest, k)
 			}
 		}
 		if len(r.Counts) == 0 {

@@ -20,7 +20,7 @@ func work(n int64) {
 var sink atomic.Uint64
 
 // calibrate returns the iterations of work in a nanosecond on an otherwise idle processor: the
-// maximum over 50 ms.
+// maximum over 50 ms and ten turns, most of which a busy machine interrupts.
 func calibrate() (perNS float64) {
 	const turns = 100_000
 	end := time.Now().Add(50 * time.Millisecond)

@@ -17,7 +17,7 @@ import (
 const maxLine = 1 << 20
 
 // Add reads JSON lines of rmabench's results into the report: results of lat, bw and rate,
-// of plogp, choice, switch and explain. Errors wrap bench.ErrFormat and contain the line
+// of plogp, choice, switch, explain and overlap. Errors wrap bench.ErrFormat and contain the line
 // number.
 func (r *Report) Add(rd io.Reader) error {
 	sc := bufio.NewScanner(rd)

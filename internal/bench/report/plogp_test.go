@@ -33,7 +33,7 @@ func TestPageShowsParameters(t *testing.T) {
 		if drawn {
 			require.Contains(t, b.String(), `id="plogp-os"`)
 		} else {
-			require.Contains(t, b.String(), "default figures")
+			require.Contains(t, b.String(), "default parameters")
 			require.NotContains(t, b.String(), `id="plogp-`)
 		}
 	}

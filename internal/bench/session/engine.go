@@ -40,8 +40,8 @@ func EngineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 	})
 }
 
-// engineChild reads the request and calls run with an engine. It samples the link anew into
-// a temporary folder: the user's saved profiles may come from a busier time, and are left
+// engineChild reads the request and calls run with an engine. It samples the link again into
+// a temporary directory: the user's saved profiles may come from a busier time, and are left
 // unchanged. Each rank reports its own error: a rank that fails ends the others.
 func engineChild(ctx context.Context, in io.Reader, req any, run func(*rma.Engine) error) (shows bool, err error) {
 	cfg, err := jobenv.FromEnv()

@@ -87,7 +87,9 @@ func ranks(arg string, n int, fabric string, env ...string) launch.Spec {
 	return launch.Spec{N: n, Args: []string{arg}, Env: env}
 }
 
-// localRanks is local with the ranks, arguments and environment of spec.
+// localRanks runs this program as the ranks of spec, with the request on standard input. It
+// passes every line of their standard output to take, which reports whether the line was a
+// result; other lines go to stderr.
 func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer, take func([]byte) (bool, error)) error {
 	self, err := os.Executable()
 	if err != nil {

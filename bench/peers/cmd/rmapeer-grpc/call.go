@@ -11,12 +11,12 @@ import (
 	"github.com/seed33544411/rma/bench/peers/play"
 )
 
-// errMessage is a message that is not what the other side should have sent.
+// errMessage says that the other side has sent an unexpected message.
 var errMessage = errors.New("unexpected message")
 
-// raw is a codec that passes bytes on: a message is a *[]byte. What is sent is
-// referred to, not copied; what arrives is copied into the slice that waits for it,
-// as any decoder would, and its length becomes that of the message.
+// raw is a codec for plain bytes: a message is a *[]byte. A message that is sent is
+// referred to, not copied; one that arrives is copied into the slice of its receive, as by
+// any decoder, which is cut to the length of the message.
 type raw struct{}
 
 func (raw) Name() string { return "raw" }

@@ -24,10 +24,11 @@ func (transport) How(p *play.Plan) string {
 	return "one stream, raw bytes"
 }
 
-// Pins: streams gain by it; latency loses, every message has to wake a processor then.
+// Pins: streams are faster with it, latency is worse, since each message then has to wake a
+// processor.
 func (transport) Pins(p *play.Plan) bool { return !p.Latency() }
 
-// Beside gRPC's defaults: windows that never fill, so that no message waits for
+// Different from gRPC's defaults: windows that never fill, so that no message waits for
 // HTTP/2's credit, and buffers of which one takes many small messages (theirs are
 // 32 KiB).
 const (
@@ -72,7 +73,7 @@ func (transport) Dial(ctx context.Context, p *play.Plan, addr string) (play.Conn
 	return &conn{s: s, done: cc.Close}, nil
 }
 
-// stream is what both sides' streams have.
+// stream has the methods common to the streams of both sides.
 type stream interface {
 	SendMsg(m any) error
 	RecvMsg(m any) error

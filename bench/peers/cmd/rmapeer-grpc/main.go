@@ -1,6 +1,6 @@
 // Command rmapeer-grpc measures gRPC: one connection over TCP loopback or a Unix
 // socket, without encryption, and on it one stream in both directions, or calls
-// (--unary). Messages are bytes as they are, nothing is encoded. See package play.
+// (--unary). Messages are plain bytes without an encoding. See package play.
 package main
 
 import (

@@ -10,8 +10,8 @@ import (
 	"github.com/seed33544411/rma/bench/peers/play"
 )
 
-// server is the server's side: one service with a stream that is handed to whoever
-// accepts, and a call that is answered at once.
+// server is the server's side: one service with a stream that is passed to the caller
+// of Accept, and a call that is answered at once.
 type server struct {
 	ctx    context.Context
 	l      net.Listener
@@ -92,7 +92,7 @@ func (s *server) Close() error {
 	return <-s.ended
 }
 
-// waiter stands for the server's side of calls, which needs nobody.
+// waiter is the server's side of calls, which needs no goroutine.
 type waiter struct{ play.Conn }
 
 func (waiter) Wait() error  { return nil }

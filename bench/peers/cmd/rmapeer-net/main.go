@@ -1,6 +1,6 @@
-// Command rmapeer-net measures what Go's package net has: a connection over TCP
-// loopback or a Unix socket, without delay, one write a message (or a batch of them)
-// and a reader that takes as much as there is. See package play.
+// Command rmapeer-net measures Go's package net: a connection over TCP
+// loopback or a Unix socket, without delay, one write per message (or per batch of them)
+// and a reader that takes as much as is available. See package play.
 package main
 
 import (

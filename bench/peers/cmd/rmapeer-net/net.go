@@ -24,11 +24,11 @@ func (transport) How(p *play.Plan) string {
 	return "one write a message, buffered reader"
 }
 
-// Pins: nothing is gained by it, see docs/perf.md.
+// Pins: it makes no difference, see docs/perf.md.
 func (transport) Pins(*play.Plan) bool { return false }
 
-// bufferSize is that of readers, and of writers where messages are batched. Larger
-// messages go past either.
+// bufferSize is the size of the buffers of readers, and of writers if messages are batched.
+// Larger messages bypass both.
 const bufferSize = 64 << 10
 
 func (transport) Listen(ctx context.Context, p *play.Plan) (play.Listener, error) {
@@ -63,8 +63,8 @@ func (transport) Dial(ctx context.Context, p *play.Plan, addr string) (play.Conn
 	return newConn(ctx, p, c)
 }
 
-// conn is either side. w is the connection itself where every message has a write of
-// its own.
+// conn is either side. w is the connection itself if each message is written by its
+// own call.
 type conn struct {
 	net.Conn
 	r *bufio.Reader

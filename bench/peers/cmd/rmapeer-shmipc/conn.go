@@ -26,8 +26,8 @@ func newConn(p *play.Plan, s *shmipc.Stream, end func() error, client bool) *con
 	return &conn{s: s, r: s.BufferReader(), w: s.BufferWriter(), end: end, window: newWindow(p.Size), flow: !p.Latency(), sends: client}
 }
 
-// Send copies msg into shared memory, and is what wakes the receiver if it has to
-// be: a buffer that is not flushed is no message.
+// Send copies msg into shared memory, and wakes the receiver if it sleeps: only a flushed
+// buffer is a message.
 func (c *conn) Send(msg []byte) error {
 	if c.flow && c.sends {
 		for c.pending >= c.messages {
@@ -57,7 +57,7 @@ func (c *conn) acknowledged() error {
 	return err
 }
 
-// Recv waits for a message and leaves it where it is.
+// Recv waits for a message and does not copy it.
 func (c *conn) Recv(into []byte) ([]byte, error) {
 	if c.flow && c.sends { // the answer is behind all acknowledgements
 		for c.pending >= c.step {
@@ -77,7 +77,7 @@ func (c *conn) Recv(into []byte) ([]byte, error) {
 	return msg, err
 }
 
-// take gives back what the last one lent and borrows the next n bytes.
+// take returns the memory of the last message and borrows the next n bytes.
 func (c *conn) take(n int) ([]byte, error) {
 	c.r.ReleasePreviousRead()
 	return c.r.ReadBytes(n)

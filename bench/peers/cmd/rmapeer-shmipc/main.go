@@ -1,7 +1,7 @@
 //go:build linux && (amd64 || arm64)
 
-// Command rmapeer-shmipc measures shmipc-go: shared memory with a queue each way, and
-// a Unix socket that wakes whoever does not read its queue. See package play.
+// Command rmapeer-shmipc measures shmipc-go: shared memory with a queue in each direction,
+// and a Unix socket that wakes a side that does not read its queue. See package play.
 package main
 
 import (

@@ -23,7 +23,8 @@ func (transport) How(p *play.Plan) string {
 	return fmt.Sprintf("one stream, synchronous, memfd, window %d", newWindow(p.Size).messages)
 }
 
-// Pins: streams gain by it; latency loses, every message has to wake a processor then.
+// Pins: streams are faster with it, latency is worse, since each message then has to wake a
+// processor.
 func (transport) Pins(p *play.Plan) bool { return !p.Latency() }
 
 // Sizes. Its queue holds more than a window, because a full one is answered by
@@ -40,8 +41,8 @@ const (
 	steps       = 4 // parts of a window, each acknowledged at once
 )
 
-// window is how many messages of a stream are on their way: shmipc has no flow
-// control, and what finds no shared memory goes over the socket from then on.
+// window returns the number of messages of a stream in flight: shmipc has no flow control,
+// and once there is no shared memory left, messages take the socket from then on.
 type window struct {
 	messages int
 	step     int // of how many the receiver tells that it has taken them
@@ -53,7 +54,7 @@ func newWindow(size int) window {
 	w := window{slice: (max(size, minSlice) + 63) &^ 63}
 	w.messages = min(max(cache/w.slice, steps), maxMessages) / steps * steps
 	w.step = w.messages / steps
-	// one and a half windows, and what comes back
+	// one and a half windows, and the acknowledgements
 	w.memory = max(w.messages*3/2*(w.slice+sliceHeader)+minMemory, minMemory)
 	return w
 }
@@ -85,7 +86,7 @@ type listener struct {
 
 func (l *listener) Addr() string { return l.Listener.Addr().String() }
 
-// Accept waits for the client's first message, too: a stream begins with it.
+// Accept also waits for the client's first message, with which a stream begins.
 func (l *listener) Accept() (play.Conn, error) {
 	raw, err := l.Listener.Accept()
 	if err != nil {

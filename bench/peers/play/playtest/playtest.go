@@ -1,5 +1,5 @@
-// Package playtest tests a measuring program by its two processes: the test binary
-// is the program when Main is told so by its environment.
+// Package playtest tests a benchmark program as two processes: the test binary runs the
+// program if the environment says so, see Main.
 package playtest
 
 import (
@@ -24,7 +24,7 @@ const envProgram = "RMAPEER_TEST_PROGRAM"
 // Limit bounds a process.
 const Limit = "60s"
 
-// Main is what TestMain calls.
+// Main is to be called by TestMain.
 func Main(m *testing.M, t play.Transport) {
 	if os.Getenv(envProgram) != "" {
 		os.Exit(play.Main(t, os.Args[1:], os.Stdout, os.Stderr))
@@ -32,7 +32,7 @@ func Main(m *testing.M, t play.Transport) {
 	os.Exit(m.Run())
 }
 
-// Command is the program with these arguments; it ends with the test.
+// Command returns a command that runs the program with these arguments until the test ends.
 func Command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	t.Cleanup(cancel)
@@ -63,8 +63,8 @@ func Serve(t *testing.T) (server *exec.Cmd, port string) {
 	return server, strings.TrimSpace(string(rest))
 }
 
-// Play lets a client with these arguments play with a server, both of which must end
-// well, and returns what it measured.
+// Play runs a client with these arguments against a server, both of which must succeed,
+// and returns the result.
 func Play(t *testing.T, args ...string) (r play.Result) {
 	server, port := Serve(t)
 	var out, errs bytes.Buffer
@@ -76,8 +76,8 @@ func Play(t *testing.T, args ...string) (r play.Result) {
 	return r
 }
 
-// All plays every test over every kind of connection, small and large, and tests
-// what is said of it.
+// All runs every test over every kind of connection, with small and large messages, and
+// checks the results.
 func All(t *testing.T, tr play.Transport) {
 	for _, network := range tr.Nets() {
 		for _, size := range []string{"1", "8", "100000"} {
@@ -102,8 +102,8 @@ func All(t *testing.T, tr play.Transport) {
 	}
 }
 
-// DeadClient tests that a server ends, with an error, when its client has gone in the
-// midst of a run.
+// DeadClient tests that a server ends, with an error, when its client ends during a
+// run.
 func DeadClient(t *testing.T, network string) {
 	server, port := Serve(t)
 	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
