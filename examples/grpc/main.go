@@ -1,19 +1,19 @@
 // Command grpc serves gRPC from rank 0 to all other ranks, over the links of rma.
-// It is a module of its own: the project does not need gRPC.
+// It is a separate module, so that the project does not depend on gRPC.
 //
 //	cd examples/grpc && go build -o /tmp/grpc . && rmarun -n 3 /tmp/grpc
 //
-// Server and client are grpc-go's, as they are, with the health service that comes
-// with it, so that nothing has to be generated. The server is given a listener of
-// rmanet; the client a function that dials there, and a target of the passthrough
-// scheme, since rank:service is no name for DNS:
+// Server and client are those of grpc-go, unmodified, with its health service, so that no
+// code has to be generated. The server gets a listener of rmanet; the client gets a
+// dialer of rmanet, and a target of the passthrough scheme, because rank:service is not a
+// DNS name:
 //
 //	srv.Serve(l)
 //	grpc.NewClient("passthrough:///0:grpc", grpc.WithContextDialer(dial), ...)
 //
 // One HTTP/2 connection carries all calls, as over TCP; streams of gRPC, deadlines
-// and cancellation are gRPC's own. The connection does not encrypt: between ranks of
-// one job that share memory, insecure credentials are as good as it gets.
+// and cancellation are those of gRPC. gRPC does not encrypt here: its credentials are
+// insecure. Ranks of one job can access each other's memory anyway.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Command hello is the smallest job: every rank writes a greeting into the
-// memory of the next one and reads what it got itself.
+// memory of the next rank, and reads the one that it received.
 //
 //	rmarun -n 2 go run ./examples/hello
 //	RMA_FABRIC=tcp rmarun -n 4 go run ./examples/hello

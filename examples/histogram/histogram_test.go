@@ -41,7 +41,7 @@ func TestTooFewBuckets(t *testing.T) {
 	t.Parallel()
 	out, _, err := launchtest.Job{N: 2, Role: "small", Fabric: "shm"}.Run(t)
 	require.Error(t, err)
-	require.Contains(t, out, "a bucket for each of 2 ranks")
+	require.Contains(t, out, "one bucket for each of 2 ranks")
 }
 
 // Every bucket lies with the rank whose share it is.

@@ -1,5 +1,5 @@
 // Command histogram counts values that are spread over all ranks in buckets that are
-// spread over all ranks, in two ways: by an atomic a value, and by one accumulate a rank.
+// spread over all ranks, in two ways: by one atomic per value, and by one accumulate per rank.
 //
 //	rmarun -n 4 go run ./examples/histogram -values 100000 -buckets 4096
 //	mpirun -n 4 histogram; srun -n 4 histogram
@@ -11,25 +11,24 @@
 //
 // # What it shows
 //
-// The table is a window: bucket b lies with rank b·ranks/buckets, and any rank counts
-// in it. The owners do nothing for it.
+// The table is a window: bucket b is in the memory of rank b·ranks/buckets, and every rank
+// counts in it. The applications of the owners take no part.
 //
-//   - Peer.FetchAdd is for counts that others need at once, or that come one by one: tickets,
-//     work queues, locks. Here many are under way at a time: no result is waited for, because
-//     nobody wants to know what a bucket held before. Request.Forget says so, and Engine.FlushAll
-//     waits for all of them at the end: complete means counted.
-//   - Accumulate adds a slice to a slice, and costs one operation for all its numbers. Whoever
-//     can count at home first should: the same answer for a fraction of the messages. The target's
-//     engine adds; its application may be computing.
+//   - Peer.FetchAdd suits counts that others need at once, or that arise one by one: tickets,
+//     work queues, locks. Here many are in flight at a time. Their results, the values before
+//     the addition, are not needed, so that Request.Forget releases each request, and
+//     Engine.FlushAll waits for all of them at the end.
+//   - Accumulate adds a slice to a slice, in one operation for all elements. A program that
+//     can count locally first should do so: it needs a fraction of the operations. The
+//     target's engine adds; its application may be computing.
 //
-// Every rank then reads the whole table with one Get from each owner. Before that a
-// barrier, behind a FlushAll: a barrier alone says that all ranks came so far, not that
-// what they had begun is done.
+// Every rank then reads the whole table by one Get from each owner, after FlushAll and a
+// barrier: the barrier alone does not complete the operations that were posted before it.
 //
-// # What to look at
+// # Experiments
 //
-// How the first way depends on the link (RMA_FABRIC=tcp), and the second hardly does.
-// -skew makes few buckets take most of the counts: atomics on one word take turns.
+// The first way depends on the link (RMA_FABRIC=tcp), the second hardly does. With -skew
+// few buckets get most of the counts, and atomics on one word are executed one by one.
 package main
 
 import (
@@ -50,7 +49,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.values, "values", 100_000, "values of each rank")
+	flag.IntVar(&o.values, "values", 100_000, "values per rank")
 	flag.IntVar(&o.buckets, "buckets", 4096, "buckets")
 	flag.BoolVar(&o.skew, "skew", false, "put most values into few buckets")
 	command.Main(func(ctx context.Context) error { return run(ctx, o) })
@@ -63,7 +62,7 @@ func run(ctx context.Context, o options) error {
 	}
 	defer eng.Close()
 	if o.values < 1 || o.buckets < eng.Size() {
-		return fmt.Errorf("want at least a value, and a bucket for each of %d ranks", eng.Size())
+		return fmt.Errorf("want at least one value, and one bucket for each of %d ranks", eng.Size())
 	}
 	mine := values(eng.Rank(), o)
 	serial := make([]uint64, o.buckets)
@@ -113,7 +112,7 @@ func run(ctx context.Context, o options) error {
 	return eng.Barrier(ctx)
 }
 
-// values are those of a rank: the buckets they fall into.
+// values returns the values of a rank, as the buckets that they fall into.
 func values(rank int, o options) []int {
 	v := make([]int, o.values)
 	x := uint64(rank)
@@ -124,7 +123,7 @@ func values(rank int, o options) []int {
 		z = (z ^ z>>27) * 0x94d049bb133111eb
 		z ^= z >> 31
 		if o.skew {
-			z &= z >> 32 // small numbers are likelier
+			z &= z >> 32 // small numbers are more likely
 			z &= z >> 16
 			z &= 0xffff
 		}
@@ -133,7 +132,7 @@ func values(rank int, o options) []int {
 	return v
 }
 
-// byFetchAdd adds 1 where each value belongs.
+// byFetchAdd adds 1 to the bucket of each value.
 func byFetchAdd(ctx context.Context, t *table, values []int) error {
 	for _, b := range values {
 		rank, at := t.place(b)
@@ -142,7 +141,7 @@ func byFetchAdd(ctx context.Context, t *table, values []int) error {
 	return t.eng.FlushAll(ctx)
 }
 
-// byAccumulate counts at home, and adds the counts to each owner's buckets.
+// byAccumulate counts locally, and adds the counts to each owner's buckets.
 func byAccumulate(ctx context.Context, t *table, values []int) error {
 	counts := make([]uint64, t.buckets)
 	for _, b := range values {
@@ -156,14 +155,14 @@ func byAccumulate(ctx context.Context, t *table, values []int) error {
 	return rma.WaitAll(ctx, reqs...)
 }
 
-// table is the buckets of all ranks.
+// table holds the buckets of all ranks.
 type table struct {
 	eng     *rma.Engine
 	win     *rma.Window
 	buckets int
 }
 
-// newTable makes an empty table; all ranks do.
+// newTable makes an empty table. It is collective.
 func newTable(ctx context.Context, eng *rma.Engine, buckets int) (*table, error) {
 	t := &table{eng: eng, buckets: buckets}
 	from, to := t.owned(eng.Rank())
@@ -172,18 +171,18 @@ func newTable(ctx context.Context, eng *rma.Engine, buckets int) (*table, error)
 	return t, err
 }
 
-// owned are the buckets from … to-1 of a rank.
+// owned returns the buckets of a rank, from … to-1.
 func (t *table) owned(rank int) (from, to int) { return owned(rank, t.buckets, t.eng.Size()) }
 
 func owned(rank, buckets, ranks int) (from, to int) {
 	return rank * buckets / ranks, (rank + 1) * buckets / ranks
 }
 
-// owner is the last rank whose buckets do not begin behind this one:
+// owner returns the last rank whose buckets do not begin behind this one:
 // rank·buckets/ranks < bucket + 1.
 func owner(bucket, buckets, ranks int) int { return ((bucket+1)*ranks - 1) / buckets }
 
-// place is where a bucket is counted.
+// place returns the rank and the word of a bucket.
 func (t *table) place(bucket int) (rank int, at rma.Remote) {
 	rank = owner(bucket, t.buckets, t.eng.Size())
 	from, _ := t.owned(rank)

@@ -3,8 +3,8 @@
 //	rmarun -n 3 go run ./examples/http
 //	RMA_FABRIC=tcp rmarun -n 2 go run ./examples/http
 //
-// Server and client are those of net/http, as they are. What makes them use shared
-// memory or RDMA are two lines: the server is given a listener of rmanet,
+// Server and client are those of net/http, unmodified. Two lines make them use shared
+// memory or RDMA: the server gets a listener of rmanet,
 //
 //	l, err := rmanet.Listen(eng, "8080")
 //	srv.Serve(l)
@@ -13,21 +13,20 @@
 //
 //	&http.Transport{DialContext: rmanet.Dialer(eng)}
 //
-// Host and port of a URL are then rank and service: http://0:8080/ is what rank 0
-// serves as 8080. Keep-alive, chunked bodies, time-outs, cancelled requests and
-// hijacked connections work, because a net.Conn is all that net/http asks for.
+// Host and port of a URL are then rank and service: http://0:8080/ is service 8080 of
+// rank 0. Keep-alive, chunked bodies, time-outs, cancelled requests and hijacked
+// connections work, because net/http needs only a net.Conn.
 //
 // The program posts a body to the server, which answers with its checksum, and
-// downloads a larger one; then it says how long a small request takes, over rmanet
-// and over TCP through the loopback interface to the same server, both with kept-alive
-// connections. On a host with more to do than processors the kernel's TCP wins: it
-// sleeps and is woken with precedence, whereas an engine spins before it sleeps, and
-// what it spins away is missing later.
+// downloads a larger one. Then it prints the time of a small request over rmanet, and
+// over TCP through the loopback interface to the same server, both with kept-alive
+// connections. On a host with more runnable processes than processors TCP is faster,
+// because the kernel prefers a process that wakes up, whereas an engine uses processor time
+// by spinning before it sleeps.
 //
-// Two barriers frame the conversation. The first comes when the server listens:
-// dialling a service before is refused, as with TCP. Before the second every client
-// drains its connections, so that nobody closes an engine while others still want
-// something of it.
+// The program has two barriers. The first follows Listen: a connection to a service
+// without a listener is refused, as with TCP. Before the second every client closes its
+// idle connections, so that no rank closes its engine while others still use it.
 package main
 
 import (
@@ -85,7 +84,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// routes is a server that has never heard of rma.
+// routes is a handler that does not depend on rma.
 func routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "pong") })
@@ -118,7 +117,7 @@ func serve(eng *rma.Engine) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	tcp, err := net.Listen("tcp", "127.0.0.1:0") // to compare with
+	tcp, err := net.Listen("tcp", "127.0.0.1:0") // for comparison
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +153,7 @@ func visit(ctx context.Context, eng *rma.Engine) error {
 		return err
 	}
 	if want := fmt.Sprintf("%x", sha256.Sum256(body)); string(sum) != want {
-		return fmt.Errorf("the server got something else: checksum %s, want %s", sum, want)
+		return fmt.Errorf("the server received other data: checksum %s, want %s", sum, want)
 	}
 	zeros, err := do(ctx, client, http.MethodGet, server+"/zeros/3000000", nil)
 	if err != nil {
@@ -184,7 +183,7 @@ func visit(ctx context.Context, eng *rma.Engine) error {
 	return rmanet.Of(eng).Drain(ctx)
 }
 
-// ping is the median time of a small request.
+// ping returns the median time of a small request.
 func ping(ctx context.Context, client *http.Client, server string) (time.Duration, error) {
 	var took []time.Duration
 	for range 200 {

@@ -8,12 +8,12 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// tearLimit is how long a reader looks at a slot that is not whole. Writing one takes
-// less than a microsecond; but the writer may lose its processor then, for milliseconds.
+// tearLimit is how long a reader retries a slot that is not whole. Writing one takes less
+// than a microsecond, but the writer may lose its processor in that time, for milliseconds.
 const tearLimit = 10 * time.Second
 
-// client reads and writes the store. One goroutine uses it. After an error that is not
-// one of the store, an answer may be on its way: it is not to be used again.
+// client reads and writes the store. One goroutine uses it. After an error that is not one
+// of the store, an answer may be in flight, and the client must not be used again.
 type client struct {
 	layout
 	eng    *rma.Engine
@@ -23,7 +23,7 @@ type client struct {
 	msg    []byte
 	answer [answerSize]byte
 	limit  time.Duration
-	torn   atomic.Uint64 // reads that were done again
+	torn   atomic.Uint64 // reads that were repeated
 }
 
 func newClient(eng *rma.Engine, win *rma.Window, l layout, id int) (*client, error) {
@@ -34,7 +34,7 @@ func newClient(eng *rma.Engine, win *rma.Window, l layout, id int) (*client, err
 	return &client{layout: l, eng: eng, win: win, id: id, mem: mem, limit: tearLimit}, nil
 }
 
-// get returns the value of a key, in memory that is good until the next get, and its
+// get returns the value of a key, in memory that is valid until the next get, and its
 // version. The owner of the key takes no part.
 func (c *client) get(ctx context.Context, key []byte) (value []byte, version uint64, err error) {
 	rank, home := c.home(key)
@@ -74,7 +74,7 @@ func (c *client) remove(ctx context.Context, key []byte) error {
 	return err
 }
 
-// ask has the owner carry out a write.
+// ask requests a write from the owner.
 func (c *client) ask(ctx context.Context, op byte, key, value []byte) (uint64, error) {
 	if len(key) == 0 || len(key)+len(value) > maxRoom {
 		return 0, errTooLong

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// What clients count. The words can be added up, and are: each client accumulates its
-// own into those of rank 0.
+// The counts of clients. Each client accumulates its own into those of rank 0.
 const (
 	reads    = iota
-	writes   // that a client has had confirmed
-	again    // reads done again because a slot was torn
-	latency0 // of reads, from here on: how many fell in which bin
+	writes   // confirmed to a client
+	again    // reads repeated because a slot was torn
+	latency0 // of reads, from here on: the number in each bin
 	counters = latency0 + bins
 )
 
@@ -27,7 +26,7 @@ func bin(d time.Duration) int {
 	return min(shift*16+int(ns>>shift), bins-1)
 }
 
-// end is the upper end of a bin.
+// end returns the upper end of a bin.
 func end(bin int) time.Duration {
 	if bin < 32 {
 		return time.Duration(bin + 1)
@@ -40,7 +39,7 @@ func (c *counts) read(d time.Duration) {
 	c[latency0+bin(d)]++
 }
 
-// quantile is the time that this part of the reads took no longer than.
+// quantile returns the time that this part of the reads did not exceed.
 func quantile(c []uint64, part float64) time.Duration {
 	left := part * float64(c[reads])
 	for b, n := range c[latency0:] {

@@ -7,8 +7,8 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// layout says which ranks hold a shard of the table, which read and write it, and
-// where all of it lies. The first ranks hold shards; in a job of one, it does both.
+// layout defines which ranks hold a shard of the table, which read and write it, and the
+// offsets in the window. The first ranks hold shards; a single rank does both.
 type layout struct {
 	servers, size int
 	buckets       int // of a shard
@@ -20,9 +20,9 @@ func (l layout) check() error {
 	case l.servers < 1 || l.servers > max(1, l.size-1):
 		return fmt.Errorf("want between 1 server and %d, for %d ranks, not %d", max(1, l.size-1), l.size, l.servers)
 	case l.clients < 1 || l.clients > maxClients:
-		return fmt.Errorf("want 1 to %d clients a rank, not %d", maxClients, l.clients)
+		return fmt.Errorf("want 1 to %d clients per rank, not %d", maxClients, l.clients)
 	case l.buckets < 1:
-		return fmt.Errorf("want at least a bucket a shard")
+		return fmt.Errorf("want at least one bucket per shard")
 	}
 	return nil
 }
@@ -30,11 +30,11 @@ func (l layout) check() error {
 func (l layout) serves(rank int) bool { return rank < l.servers }
 func (l layout) reads(rank int) bool  { return rank >= l.servers || l.size == 1 }
 
-// readers is how many clients there are in all.
+// readers returns the number of all clients.
 func (l layout) readers() int { return max(1, l.size-l.servers) * l.clients }
 
-// A window begins with words that others add to; on rank 0 the counters are what all
-// clients have counted. Behind them is the shard, where the rank has one.
+// A window begins with words that others add to; on rank 0 these include the
+// counts of all clients. The shard follows, if the rank has one.
 const (
 	doneAt   = 0  // clients that have finished
 	countsAt = 64 // counts, as uint64
@@ -48,7 +48,7 @@ func (l layout) bytes(rank int) int {
 	return tableAt
 }
 
-// A bucket is what one read fetches: the slots where a key may be. If it is in none
+// A bucket is what one read fetches: the slots where a key may be. If the key is in none
 // of them, and none is free, the next bucket may have it.
 const (
 	slots      = 4
@@ -58,14 +58,14 @@ const (
 
 func (l layout) probes() int { return min(maxProbes, l.buckets) }
 
-// home is where a key belongs: a rank, and its first bucket there.
+// home returns the rank of a key, and its first bucket there.
 func (l layout) home(key []byte) (rank, bucket int) {
 	hi, lo := bits.Mul64(hash(key), uint64(l.servers))
 	b, _ := bits.Mul64(lo, uint64(l.buckets))
 	return int(hi), int(b)
 }
 
-// bucket is where the probe-th bucket from home lies in the window.
+// bucket returns the offset of the probe-th bucket from home in the window.
 func (l layout) bucket(home, probe int) int {
 	return tableAt + (home+probe)%l.buckets*bucketSize
 }

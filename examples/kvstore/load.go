@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// load is what one client does: n operations on keys chosen at random, of which this
-// part is writes. All that it reads is checked.
+// load is the work of one client: n operations on random keys, of which this part is
+// writes. All values that it reads are checked.
 type load struct {
 	*client
 	number int // among all clients
@@ -26,7 +26,7 @@ func newLoad(c *client, number, keys int) *load {
 	}
 }
 
-// fill writes each key once; the clients share them out.
+// fill writes each key once, divided among the clients.
 func (l *load) fill(ctx context.Context) error {
 	for k := l.number; k < l.keys; k += l.readers() {
 		if err := l.write(ctx, k, 0); err != nil {
@@ -36,7 +36,7 @@ func (l *load) fill(ctx context.Context) error {
 	return nil
 }
 
-// run is n operations.
+// run executes n operations.
 func (l *load) run(ctx context.Context, n int, part float64) error {
 	for i := range n {
 		k := l.rng.IntN(l.keys)
@@ -78,7 +78,7 @@ func (l *load) read(ctx context.Context, k int) error {
 	return l.see(k, version)
 }
 
-// see notes a version of a key.
+// see records a version of a key.
 func (l *load) see(k int, version uint64) error {
 	if version < l.seen[k] {
 		return fmt.Errorf("%s: version %d after %d", keyOf(k), version, l.seen[k])
@@ -89,8 +89,8 @@ func (l *load) see(k int, version uint64) error {
 
 func keyOf(k int) []byte { return fmt.Appendf(nil, "key-%08d", k) }
 
-// valueOf is a value of 8 to 80 bytes that says by itself whether it is whole: a number,
-// and others that follow from it, the length, and the key.
+// valueOf returns a value of 8 to 80 bytes that shows by itself whether it is whole: a
+// number, and others that depend on it, the length and the key.
 func valueOf(key []byte, n uint64) []byte {
 	rng := rand.New(rand.NewPCG(n, hash(key)))
 	value := binary.LittleEndian.AppendUint64(nil, n)
@@ -100,7 +100,7 @@ func valueOf(key []byte, n uint64) []byte {
 	return value
 }
 
-// check reports whether a value is one that somebody has written for the key.
+// check reports whether a value is one that a client has written for the key.
 func check(key, value []byte) error {
 	if len(value) >= 8 {
 		if want := valueOf(key, binary.LittleEndian.Uint64(value)); string(want) == string(value) {

@@ -1,6 +1,6 @@
-// Command kvstore is a key-value store in the memory of several ranks. To read is to
-// fetch the place where the key must be: the rank that has it takes no part, and computes
-// all the while. To write is to ask the owner.
+// Command kvstore is a key-value store in the memory of several ranks. A client reads by
+// fetching the slots in which the key must be; the rank that owns them takes no part, and
+// continues to compute. A client writes by a request to the owner.
 //
 //	rmarun -n 2 go run ./examples/kvstore -ops 100000
 //	rmarun -n 4 go run ./examples/kvstore -servers 2 -keys 1 -writes 0.5
@@ -12,50 +12,48 @@
 //
 // # What it shows
 //
-// A store over RPC wakes a thread of the owner for each read, and serves as many as
-// that has time for. Here the first ranks (-servers) hold a part of a hash table each, in
-// the window that all ranks have made together (Engine.Window). Which rank a key is on and
-// where it may lie there follow from its hash, so a reader computes the place and
-// fetches it with one Peer.Get: a bucket of four slots. Most keys are in the first bucket
-// looked at.
+// A store over RPC wakes a thread of the owner for each read. Here each of the first
+// ranks (-servers) holds a part of a hash table, in a window that all ranks have created
+// together (Engine.Window). The hash of a key gives its rank and its possible positions,
+// so a reader fetches them by one Peer.Get: a bucket of four slots. Most keys are in the
+// first bucket.
 //
-// Nobody locks. A slot may be written while it is fetched, and what arrives be in part old
-// and in part new: torn. Each slot carries a checksum of its key, value and version
-// (slot.go says why not a version before and one behind, as in a seqlock), and a reader that finds
-// it wrong fetches again. So do Pilaf (Mitchell and others, USENIX ATC 2013) and, with versions
+// There are no locks. A slot may be written while it is fetched; the result is then partly
+// old and partly new: torn. Each slot has a checksum of its key, value and version (slot.go
+// explains why not versions before and behind, as in a seqlock), and a reader that finds it
+// wrong fetches again. So do Pilaf (Mitchell and others, USENIX ATC 2013) and, with versions
 // in cache lines, FaRM (Dragojević and others, NSDI 2014).
 //
-// Writes are messages to a handler (Engine.HandleWith) that the owner's progress engine
-// calls, one at a time: its application has no part in writes either, and a shard has one
-// writer, with no locks. The answer carries the version, and whoever has it finds that
-// version or a later one: the handler stores before it answers.
+// Writes are messages to a handler (Engine.HandleWith), which the owner's progress engine
+// calls one at a time: the owner's application takes no part in writes either, and a shard
+// has one writer and needs no lock. The handler stores the value before it answers with the
+// version, so a client that has the answer reads that version or a later one.
 //
 // In the end each client adds its counts to those in rank 0's memory by one Accumulate, and
-// itself to a word on every server by FetchAdd. The servers' applications compute until
-// that word says that all have come; they look at it by an atomic load, and call nothing
-// of the library meanwhile. Who else would tell them that a client has died: Engine.Watch does.
+// increments a word on every server by FetchAdd. The servers' applications compute until
+// that word shows that all clients have finished; they read it by an atomic load and make no
+// other calls meanwhile. Engine.Watch reports the death of a client.
 //
-// # What to look at
+// # Experiments
 //
-// Clients check all that they read: a value says by itself whether somebody has written
-// it, and versions of a key never go back. -keys 1 -writes 0.5 has all clients hammer one
-// slot: reads that meet a write are done again. A slot is written in some tens of
-// nanoseconds, so these are few; a test writes in two steps, and meets many.
+// Clients check all values that they read: a value shows by itself whether a client has
+// written it, and versions of a key never decrease. With -keys 1 -writes 0.5 all clients use
+// one slot, and reads that meet a write are repeated. A slot is written within some tens of
+// nanoseconds, so these are few; a test writes in two steps and meets many.
 //
-// The pace of the owner's application: over shm and RDMA reads take nothing from it as long
-// as ranks have a processor each (with more ranks than processors, they share those). Over tcp
-// (RMA_FABRIC=tcp) its engine answers each fetch, and needs a processor for that: where the
-// applications leave none idle, a read takes as long as the scheduler has the engine wait,
-// milliseconds perhaps. So does a write, over any link.
+// Reads over shm and RDMA do not slow the owner's application while every rank has its own
+// processor. Over tcp (RMA_FABRIC=tcp) the owner's engine answers each fetch and needs a
+// processor for it: if the applications leave none idle, a read takes until the scheduler
+// runs the engine, possibly milliseconds. The same holds for writes over all links.
 //
-// Left out: values longer than a slot (a slot would name memory elsewhere), growth, and what
-// becomes of a shard whose rank dies.
+// Not implemented: values longer than a slot (a slot would hold a reference), growth, and
+// the recovery of a shard whose rank dies.
 //
 // # Files
 //
-//	layout.go  which key lies where
-//	slot.go    a key and its value in memory, and whether they are whole
-//	client.go  reading, and asking to write
+//	layout.go  the positions of a key
+//	slot.go    a key and its value in memory, and the check that they are complete
+//	client.go  reads, and requests to write
 //	shard.go   the owner's side of the table; serve.go its messages
 //	load.go    what clients do; count.go what they count
 //	work.go    the application of an owner
@@ -83,7 +81,7 @@ type options struct {
 func main() {
 	var o options
 	flag.IntVar(&o.keys, "keys", 10000, "keys in the store")
-	flag.IntVar(&o.ops, "ops", 100000, "operations of each client")
+	flag.IntVar(&o.ops, "ops", 100000, "operations per client")
 	flag.IntVar(&o.servers, "servers", 1, "ranks that hold the store; the others read and write")
 	flag.IntVar(&o.clients, "clients", 1, "clients per rank that holds no store")
 	flag.Float64Var(&o.writes, "writes", 0.05, "fraction of operations that are writes")
@@ -98,7 +96,7 @@ func run(ctx context.Context, o options) error {
 	}
 	defer eng.Close()
 	if o.keys < 1 || o.ops < 1 || o.writes < 0 || o.writes > 1 {
-		return fmt.Errorf("want a key, an operation, and a part of writes between 0 and 1")
+		return fmt.Errorf("want at least one key and one operation, and a fraction of writes from 0 to 1")
 	}
 	// Half of all slots stay free.
 	l := layout{servers: o.servers, size: eng.Size(), clients: o.clients, buckets: 1 + 2*o.keys/(slots*max(1, o.servers))}
@@ -119,7 +117,7 @@ func run(ctx context.Context, o options) error {
 	return n.win.Free(ctx)
 }
 
-// node is one rank: a server, or clients, or both where it is the only one.
+// node is one rank: a server, or clients, or both if it is the only rank.
 type node struct {
 	layout
 	o       options
@@ -154,7 +152,7 @@ func newNode(ctx context.Context, eng *rma.Engine, l layout, o options) (*node, 
 	return n, eng.Barrier(ctx) // all servers listen
 }
 
-// close ends what needs the window. Regions of clients go with the engine.
+// close ends the users of the window. The engine closes the regions of clients.
 func (n *node) close() {
 	if n.handler != nil {
 		n.handler.Close()
@@ -172,8 +170,8 @@ func (n *node) fill(ctx context.Context) error {
 	return n.eng.Barrier(ctx)
 }
 
-// measure has the applications of servers compute, first alone and then until all
-// clients have done their operations.
+// measure lets the applications of servers compute, first alone and then until all clients
+// have finished their operations.
 func (n *node) measure(ctx context.Context) error {
 	serves := n.serves(n.eng.Rank())
 	var alone, served pace
@@ -226,7 +224,7 @@ func (n *node) lose(ctx context.Context) error {
 	return nil
 }
 
-// client does one client's operations, and then tells all servers.
+// client executes one client's operations, and then notifies all servers.
 func (n *node) client(ctx context.Context, l *load) error {
 	if err := l.run(ctx, n.o.ops, n.o.writes); err != nil {
 		return err
@@ -243,7 +241,7 @@ func (n *node) client(ctx context.Context, l *load) error {
 	return nil
 }
 
-// report prints what all have counted.
+// report prints the counts of all clients.
 func (n *node) report(took time.Duration, alone, served pace) error {
 	c, err := rma.View[uint64](n.win.Slice(countsAt, 8*counters))
 	if err != nil {

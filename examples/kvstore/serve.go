@@ -18,7 +18,7 @@ import (
 //	0  status
 //	1  version, 8 bytes
 //
-// The lowest byte of either's tag is the client, a number of its rank.
+// The lowest byte of both tags is the number of the client in its rank.
 const (
 	requestTag = 0x6b7600
 	answerTag  = 0x6b7700
@@ -32,16 +32,16 @@ const (
 	answerSize = 1 + 8
 )
 
-// statuses is errors by the number that stands for them in an answer.
+// statuses holds the errors by their number in an answer.
 var statuses = [...]error{nil, errNotFound, errTooLong, errFull, errTorn, errProtocol}
 
-// appendRequest makes a message. The caller has looked at the lengths.
+// appendRequest encodes a request. The caller has checked the lengths.
 func appendRequest(b []byte, op byte, key, value []byte) []byte {
 	b = append(b, op, byte(len(key)))
 	return append(append(b, key...), value...)
 }
 
-// parseRequest takes it apart.
+// parseRequest decodes a request.
 func parseRequest(b []byte) (op byte, key, value []byte, err error) {
 	if len(b) < 2 || len(b) > maxRequest || int(b[1]) > len(b)-2 || b[1] == 0 || b[0] != opPut && b[0] != opRemove {
 		return 0, nil, nil, errProtocol
@@ -68,12 +68,12 @@ func parseAnswer(b []byte) (version uint64, err error) {
 	return binary.LittleEndian.Uint64(b[1:]), statuses[b[0]]
 }
 
-// server carries out writes to a shard, in the progress engine: the application of
-// the rank takes no part.
+// server executes writes to a shard, in the progress engine: the application of the rank
+// takes no part.
 type server struct {
 	shard
 	eng     *rma.Engine
-	answers []int // under way, by rank
+	answers []int // in flight, by rank
 }
 
 func (s *server) handle(m rma.Envelope, parts [][]byte) {
@@ -81,7 +81,7 @@ func (s *server) handle(m rma.Envelope, parts [][]byte) {
 	if s.answers[m.From] >= maxClients {
 		return
 	}
-	// A copy: what lies in the ring, its sender can still change.
+	// A copy: the sender can still change the bytes in the ring.
 	b := make([]byte, 0, maxRequest)
 	for _, p := range parts {
 		b = append(b, p...)
@@ -107,5 +107,5 @@ func (s *server) carryOut(b []byte) (version uint64, err error) {
 	return s.remove(home, key)
 }
 
-// handling is the handler's options: all clients' tags, and nothing longer than a request.
+// handling returns the handler's options: the tags of all clients, and the size of a request.
 var handling = rma.HandlerOptions{Tag: requestTag, Ignore: clientBits, MaxSize: maxRequest}

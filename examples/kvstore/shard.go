@@ -10,12 +10,11 @@ var (
 	errNotFound = errors.New("no such key")
 	errTooLong  = errors.New("key and value are longer than a slot, or the key is empty")
 	errFull     = errors.New("no slot for the key")
-	errTorn     = errors.New("a slot does not become whole")
+	errTorn     = errors.New("slot stays torn")
 	errProtocol = errors.New("not a message of this program")
 )
 
-// shard is a part of the table, as its owner sees it: the only one who writes there.
-// It belongs to the handler of requests, one call at a time.
+// shard is a part of the table for its owner, the only rank that writes there. It belongs to the handler of requests, one call at a time.
 type shard struct {
 	layout
 	mem     []byte // the window
@@ -41,8 +40,8 @@ func (s *shard) put(home int, key, value []byte) (uint64, error) {
 	return s.version, nil
 }
 
-// remove deletes a key. Its slot stays in use, so that readers go on to those behind
-// it, until another key takes it.
+// remove deletes a key. Its slot stays in use, so that readers continue with the slots
+// behind it, until another key takes it.
 func (s *shard) remove(home int, key []byte) (uint64, error) {
 	slot, _, err := s.find(home, key)
 	switch {
@@ -57,7 +56,7 @@ func (s *shard) remove(home int, key []byte) (uint64, error) {
 }
 
 // find returns the slot of the key, nil if it has none, and the first slot that it could
-// have. Keys never move: a reader that goes through the same buckets meanwhile meets it.
+// have. Keys never move: a reader that searches the same buckets meanwhile finds it.
 func (s *shard) find(home int, key []byte) (slot, room []byte, err error) {
 	for probe := range s.probes() {
 		at := s.bucket(home, probe)
@@ -65,7 +64,7 @@ func (s *shard) find(home int, key []byte) (slot, room []byte, err error) {
 			here := s.mem[at+i*slotSize:][:slotSize]
 			e, c := decode(here)
 			switch {
-			case c == torn: // nobody writes now: somebody else has written
+			case c == torn: // no write is in progress: another rank has written
 				return nil, nil, errTorn
 			case c == whole && e.live && bytes.Equal(e.key, key):
 				return here, room, nil

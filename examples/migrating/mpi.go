@@ -1,3 +1,5 @@
+// Package migrating has the code of docs/migrating.md: equivalents in rma of patterns of
+// MPI, UCX and gRPC programs. Its test runs all of them in jobs of two ranks.
 package migrating
 
 import (

@@ -1,6 +1,6 @@
 // Command paramserver fits a linear model with a parameter server: workers fetch the
-// parameters, compute a gradient on data of their own, and add it to the parameters
-// where they lie, all with one-sided operations and none in step with another.
+// parameters, compute a gradient on their own data, and add it to the parameters in the
+// server's memory, by one-sided operations and without synchronisation between workers.
 //
 //	rmarun -n 4 go run ./examples/paramserver -params 256 -steps 3000
 //	rmarun -n 6 go run ./examples/paramserver -servers 2 -float32
@@ -12,38 +12,38 @@
 // # What it shows
 //
 // In a parameter server over RPC, each fetch and each gradient is a request that a
-// thread of the server takes from a queue, under a lock or in turn. Here the server's
-// application allocates memory and goes to sleep:
+// thread of the server takes from a queue. Here the server's application allocates memory
+// and sleeps:
 //
-//   - Peer.Get fetches the parameters into registered memory of the worker. It looks at
-//     no lock: some of the values may be from before a gradient and some from after it, and
-//     stochastic descent does not mind (Recht and others, "Hogwild!", 2011).
-//   - Accumulate adds a slice of float32 or float64 to such a slice elsewhere. Each
-//     element is added atomically with respect to other accumulates, so that no
-//     worker's contribution is lost; the engine of the server does it, not its application.
-//   - Neither is waited for longer than need be: a gradient is on its way while the next
-//     is computed (worker.go), and is waited for when its memory is wanted again.
-//   - Peer.Signal tells the servers that a worker has finished. They sleep in
-//     Peer.WaitSignal, one word a worker, and hear of a worker's death there.
+//   - Peer.Get fetches the parameters into registered memory of the worker, without a
+//     lock. It may return some values from before a gradient and some from after it, which
+//     stochastic gradient descent tolerates (Recht and others, "Hogwild!", 2011).
+//   - Accumulate adds a slice of float32 or float64 to a slice in the server's memory.
+//     Each element is added atomically with respect to other accumulates, so that no
+//     contribution is lost. The server's engine adds, not its application.
+//   - A gradient is in flight while the worker computes the next one (worker.go). The
+//     worker waits for it before it reuses its memory.
+//   - Peer.Signal notifies the servers that a worker has finished. They sleep in
+//     Peer.WaitSignal, with one word per worker, which fails if the worker dies.
 //
-// Signals overtake accumulates (docs/memory-model.md), so a worker waits for its last
+// Signals may overtake accumulates (docs/memory-model.md), so a worker waits for its last
 // gradients before it signals.
 //
-// # What to look at
+// # Experiments
 //
-// The data is consistent: rows x with y = x·w for a w that all ranks can generate, from a
-// fixed seed. Descent must come to that w, however late gradients are: steps are small
-// enough for all workers to be late at once (model.go). The program fails where the
-// result is not w; -steps 100 shows that.
+// The data is consistent: rows x with y = x·w for a w that all ranks generate from a fixed
+// seed. Descent must converge to w, however late gradients are: steps are small enough for
+// all workers to be late at once (model.go). The program fails if the result is not w;
+// -steps 100 shows that.
 //
-// Steps a second grow with workers as long as there are processors for them; try
-// RMA_FABRIC=tcp, where the server's engine serves each fetch, and shm, where it does not.
-// With -float32 half as many bytes travel. With -servers the parameters
-// are cut into parts that lie on several ranks: a fetch is then several Gets at once.
+// Steps per second grow with the number of workers while there are processors for them.
+// Compare RMA_FABRIC=tcp, where the server's engine serves each fetch, with shm, where it
+// does not. -float32 halves the bytes. -servers divides the parameters among several ranks;
+// a fetch is then several concurrent Gets.
 //
 // # Files
 //
-//	place.go   who serves, who works, and where the parameters lie
+//	place.go   roles of ranks, and the layout of the parameters
 //	model.go   the data, the gradient, the step
 //	worker.go  fetch, compute, add
 package main
@@ -68,9 +68,9 @@ type options struct {
 func main() {
 	var o options
 	flag.IntVar(&o.params, "params", 256, "parameters of the model")
-	flag.IntVar(&o.batch, "batch", 64, "rows of data that a gradient is computed from")
-	flag.IntVar(&o.steps, "steps", 3000, "steps of each worker")
-	flag.IntVar(&o.servers, "servers", 1, "ranks that hold parameters; the others work")
+	flag.IntVar(&o.batch, "batch", 64, "rows of data per gradient")
+	flag.IntVar(&o.steps, "steps", 3000, "steps per worker")
+	flag.IntVar(&o.servers, "servers", 1, "ranks that hold parameters; the others compute gradients")
 	flag.BoolVar(&o.single, "float32", false, "parameters of 4 bytes instead of 8")
 	flag.Float64Var(&o.tolerance, "tolerance", 1e-3, "largest error of a parameter at the end")
 	command.Main(func(ctx context.Context) error { return run(ctx, o) })
@@ -87,7 +87,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	if o.batch < 1 || o.steps < 1 {
-		return fmt.Errorf("want at least a row a batch, and a step")
+		return fmt.Errorf("want at least one row per batch, and one step")
 	}
 	if o.single {
 		return train[float32](ctx, eng, p, o)
@@ -96,7 +96,7 @@ func run(ctx context.Context, o options) error {
 }
 
 func train[T number](ctx context.Context, eng *rma.Engine, p place, o options) error {
-	win, err := eng.Window(ctx, bytesOf[T](p)) // zeroed: where descent begins
+	win, err := eng.Window(ctx, bytesOf[T](p)) // zeroed: the start of the descent
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func train[T number](ctx context.Context, eng *rma.Engine, p place, o options) e
 	return win.Free(ctx)
 }
 
-// await is what the application of a server does: it sleeps until all workers have
-// finished. It returns the steps that they took.
+// await is the application of a server: it sleeps until all workers have finished, and
+// returns the number of their steps.
 func await(ctx context.Context, eng *rma.Engine, win *rma.Window, p place) (steps uint64, err error) {
 	for rank := range p.size {
 		if !p.works(rank) {
@@ -149,7 +149,7 @@ func await(ctx context.Context, eng *rma.Engine, win *rma.Window, p place) (step
 }
 
 // report fetches the parameters as a worker does, and compares them with the solution. All
-// workers have waited for all they added, on all servers, before they told this one.
+// workers waited for their additions, on all servers, before they signalled this one.
 func report[T number](ctx context.Context, eng *rma.Engine, win *rma.Window, p place, o options, steps uint64, took time.Duration) error {
 	f, err := newFetch[T](eng, win, p)
 	if err != nil {
@@ -172,7 +172,7 @@ func report[T number](ctx context.Context, eng *rma.Engine, win *rma.Window, p p
 		p.params, zero, p.servers, p.size, p.workers(), eng.Peer(p.size-1).Link(), steps, took.Seconds(), float64(steps)/took.Seconds())
 	fmt.Printf("%.1f MB fetched, %.1f MB accumulated\n", moved/1e6, moved/1e6)
 	if !(off <= o.tolerance) {
-		return fmt.Errorf("a parameter is off by %.3g, more than %.3g, after %d steps", off, o.tolerance, steps)
+		return fmt.Errorf("a parameter has an error of %.3g, more than %.3g, after %d steps", off, o.tolerance, steps)
 	}
 	fmt.Printf("converged: no parameter is off by more than %.2g, the largest is %.2f\n", off, largest)
 	return nil

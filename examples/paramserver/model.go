@@ -74,12 +74,12 @@ func dot[T number](a, b []T) (sum T) {
 	return sum
 }
 
-// rateOf is the length of a step.
+// rateOf returns the length of a step.
 //
 // The gradient of a batch is a matrix times the error; its largest eigenvalue is
 // about (1+√(n/batch))². A step of the inverse of that cannot overshoot. Gradients are late:
-// when one is added, each worker may have added two that it does not know of, so all
-// of them together must not overshoot either.
+// when one is added, each other worker may have added two since its parameters were read, so
+// that all of them together must not overshoot either.
 func rateOf(n, batch, workers int) float64 {
 	s := 1 + math.Sqrt(float64(n)/float64(batch))
 	return 1 / (s * s * 2 * float64(workers))

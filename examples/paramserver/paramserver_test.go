@@ -59,7 +59,7 @@ func TestStopsEarly(t *testing.T) {
 	t.Parallel()
 	out, _, err := launchtest.Job{N: 2, Role: "early", Fabric: "shm"}.Run(t)
 	require.Error(t, err)
-	require.Contains(t, out, "a parameter is off by")
+	require.Contains(t, out, "a parameter has an error of")
 	require.NotContains(t, out, "converged")
 }
 

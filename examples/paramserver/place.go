@@ -17,7 +17,7 @@ func (p place) check() error {
 	case p.servers < 1 || p.servers > max(1, p.size-1):
 		return fmt.Errorf("want between 1 server and %d, for %d ranks, not %d", max(1, p.size-1), p.size, p.servers)
 	case p.params < p.servers:
-		return fmt.Errorf("want at least %d parameters, one a server", p.servers)
+		return fmt.Errorf("want at least %d parameters, one per server", p.servers)
 	}
 	return nil
 }

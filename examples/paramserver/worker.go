@@ -53,7 +53,7 @@ type worker[T number] struct {
 // sent is a step that is being added to the parameters.
 type sent[T number] struct {
 	step []T
-	reqs []rma.Request // one a server
+	reqs []rma.Request // one per server
 }
 
 func newWorker[T number](eng *rma.Engine, win *rma.Window, p place, batch int) (*worker[T], error) {
@@ -71,7 +71,7 @@ func newWorker[T number](eng *rma.Engine, win *rma.Window, p place, batch int) (
 	return w, nil
 }
 
-// run takes steps, then tells all servers how many.
+// run takes steps, then adds their number on all servers.
 func (w *worker[T]) run(ctx context.Context, steps int) error {
 	for k := range steps {
 		if err := w.step(ctx, &w.steps[k%2]); err != nil {
@@ -90,8 +90,8 @@ func (w *worker[T]) run(ctx context.Context, steps int) error {
 	return errors.Join(rma.WaitAll(ctx, f.reqs...), f.close())
 }
 
-// step fetches the parameters, computes a step from them, and has it added. It does
-// not wait for that but for the step before last, whose memory this one takes.
+// step fetches the parameters, computes a step from them, and posts its addition. It waits
+// only for the step before last, whose memory this one uses.
 func (w *worker[T]) step(ctx context.Context, s *sent[T]) error {
 	at, err := w.fetch.all(ctx)
 	if err != nil {

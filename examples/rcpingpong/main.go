@@ -30,7 +30,7 @@ type options struct {
 	timeout  time.Duration
 }
 
-// errUsage marks what the user can mend on the command line.
+// errUsage marks errors in the command line.
 var errUsage = errors.New("usage")
 
 func command() *cobra.Command {
@@ -79,7 +79,7 @@ func command() *cobra.Command {
 	f.IntVarP(&o.iters, "iters", "n", 1000, "messages each way")
 	f.IntVarP(&o.sl, "sl", "l", 0, "service level")
 	f.BoolVarP(&o.events, "events", "e", false, "sleep on completion events instead of polling")
-	f.IntVarP(&o.gidIndex, "gid-idx", "g", -1, "index of the local GID (default: chosen, and the choice explained)")
+	f.IntVarP(&o.gidIndex, "gid-idx", "g", -1, "index of the local GID (default: chosen; the choice is printed)")
 	f.BoolVarP(&o.check, "chk", "c", false, "validate the data received")
 	f.DurationVar(&o.timeout, "timeout", time.Minute, "give up after this time")
 	return c

@@ -47,12 +47,12 @@ func (s *sorter) check(ctx context.Context, before sums, got []uint64) (t totals
 			continue
 		}
 		if l[7] < last {
-			return t, errors.New("a share begins before the one of a lower rank ends")
+			return t, errors.New("a share begins before the end of a lower rank's share")
 		}
 		last = l[8]
 	}
 	if in != out {
-		return t, errors.New("these are not the numbers that there were")
+		return t, errors.New("the sorted numbers differ from the input")
 	}
 	t.count = in.count
 	return t, nil

@@ -47,7 +47,7 @@ func (s *sorter) settle(ctx context.Context) error {
 // returns those that came here, in the order of the ranks that they are from.
 func (s *sorter) exchange(ctx context.Context, sorted []uint64, ends []int) ([][]uint64, error) {
 	me, n := s.eng.Rank(), s.eng.Size()
-	for len(ends) < n { // there are no numbers at all
+	for len(ends) < n { // there are no numbers
 		ends = append(ends, len(sorted))
 	}
 	counts := make([]uint64, n)
@@ -74,7 +74,7 @@ func (s *sorter) exchange(ctx context.Context, sorted []uint64, ends []int) ([][
 		return nil, err
 	}
 	for k := range n {
-		to := (me + 1 + k) % n // the next rank first, so that not all begin with the same
+		to := (me + 1 + k) % n // the next rank first, so that ranks begin with different ones
 		if counts[to] == 0 {
 			continue
 		}
@@ -91,7 +91,7 @@ func (s *sorter) exchange(ctx context.Context, sorted []uint64, ends []int) ([][
 	if err != nil {
 		return nil, err
 	}
-	all = append([]uint64(nil), all...) // the window goes
+	all = append([]uint64(nil), all...) // the window is freed
 	pieces := make([][]uint64, n)
 	for r := range n {
 		pieces[r], all = all[:matrix[r][me]], all[matrix[r][me]:]

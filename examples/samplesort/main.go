@@ -1,5 +1,5 @@
-// Command samplesort sorts numbers that are spread over all ranks, so that every rank
-// ends with a run of them and the runs follow each other in the order of ranks.
+// Command samplesort sorts numbers that are distributed over all ranks. In the end every
+// rank has a sorted part, and the parts follow each other in the order of the ranks.
 //
 //	rmarun -n 4 go run ./examples/samplesort -numbers 1000000
 //	mpirun -n 4 samplesort; srun -n 4 samplesort
@@ -11,34 +11,34 @@
 // # What it shows
 //
 // Sample sort (Frazer, McKellar 1970) moves every number once: ranks agree on
-// splitters, each sorts and cuts its numbers at these, and every piece goes to the rank
-// that it belongs to. The exchange is one put a piece, without a message:
+// splitters, each rank sorts its numbers and divides them at the splitters, and sends every
+// piece to its rank. The exchange needs one put per piece and no messages:
 //
 //  1. Splitters: every rank writes a regular sample of its sorted numbers into a table
-//     that all ranks have (Window.At of each, one put a rank), and after a barrier
-//     all sort the same samples and come to the same splitters.
-//  2. Counts: every rank writes how much it will send to each rank, likewise. Now all
+//     on every rank (Window.At, one put per rank). After a barrier all ranks sort the
+//     same samples and derive the same splitters.
+//  2. Counts: every rank writes the sizes of its pieces in the same way. Then all ranks
 //     know where every piece begins at its target: behind those of lower ranks.
-//  3. Numbers: windows of the right sizes are made (Engine.Window: sizes may differ), and
-//     every piece is put where it belongs (Peer.PutBytes: the memory need not be registered),
-//     starting with the next rank, so that not all write to rank 0 first.
-//  4. Peer.Flush of all, a barrier, and each rank merges the sorted pieces it got.
+//  3. Numbers: the ranks create windows of the right sizes (Engine.Window: sizes may
+//     differ), and put every piece (Peer.PutBytes: the memory need not be registered),
+//     beginning with the next rank, so that not all write to rank 0 first.
+//  4. Peer.Flush of all peers, a barrier, and each rank merges the sorted pieces.
 //
-// With MPI this is Allgather, Alltoall and Alltoallv. Here the places are computed, and
-// data goes there; the target is told by the barrier that all have done so.
+// With MPI this is Allgather, Alltoall and Alltoallv. Here the source computes the address
+// at the target, and the barrier notifies the target that all pieces have arrived.
 //
-// # What to look at
+// # Experiments
 //
-// The largest share says how good the splitters are: regular sampling bounds it by twice the
-// mean, and equal numbers do not spoil that, because splitters are numbers with their rank and
-// place: no two are equal (-kind equal). -kind sorted shows the other extreme: nearly
-// nothing moves.
+// The largest share shows the quality of the splitters: regular sampling bounds it by twice
+// the mean. Equal numbers do not break the bound, because a splitter includes its rank and
+// position, so that no two splitters are equal (-kind equal). With -kind sorted almost no
+// number moves.
 //
 // # Files
 //
 //	splitters.go  samples, splitters, cutting
-//	exchange.go   tables that all ranks have, and the exchange
-//	check.go      is it sorted, and is it the same
+//	exchange.go   tables on all ranks, and the exchange
+//	check.go      checks of order and completeness
 package main
 
 import (
@@ -61,7 +61,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.numbers, "numbers", 1_000_000, "numbers of each rank")
+	flag.IntVar(&o.numbers, "numbers", 1_000_000, "numbers per rank")
 	flag.StringVar(&o.kind, "kind", "random", "random, sorted, reverse, equal or few (different ones)")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the random numbers")
 	command.Main(func(ctx context.Context) error { return run(ctx, o) })
@@ -102,7 +102,7 @@ func run(ctx context.Context, o options) error {
 	return eng.Barrier(ctx)
 }
 
-// generate makes the numbers of a rank.
+// generate returns the numbers of a rank.
 func generate(rank, ranks int, o options) ([]uint64, error) {
 	if o.numbers < 0 {
 		return nil, fmt.Errorf("%d numbers", o.numbers)
@@ -129,7 +129,7 @@ func generate(rank, ranks int, o options) ([]uint64, error) {
 	return v, nil
 }
 
-// sorter is a rank at work.
+// sorter is the state of one rank.
 type sorter struct {
 	eng  *rma.Engine
 	puts uint64 // pieces written to other ranks

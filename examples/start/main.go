@@ -1,6 +1,6 @@
-// Command start is the program of docs/getting-started.md: a counter in the
-// memory of rank 0, a table that is read without its owner's help, messages, and
-// what to do when a peer dies.
+// Command start is the program of docs/getting-started.md: a counter in the memory of
+// rank 0, a table that other ranks read without calls by its owner, messages, and the
+// handling of a peer's death.
 //
 //	rmarun -n 2 go run ./examples/start
 //	RMA_FABRIC=tcp rmarun -n 4 go run ./examples/start
@@ -123,7 +123,7 @@ func survive(err error) error {
 	case errors.As(err, &pe) && errors.Is(err, rma.ErrPeerGone):
 		return fmt.Errorf("rank %d died; the others can still be reached: %w", pe.Rank, err)
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted; the operation itself goes on: %w", err)
+		return fmt.Errorf("interrupted; the operation itself continues: %w", err)
 	}
 	return err
 }

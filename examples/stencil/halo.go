@@ -47,7 +47,7 @@ func (w *worker) step(ctx context.Context, k int) (change float64, err error) {
 		return 0, err
 	}
 	plane := k % 2
-	// What iteration k-2 sent was read from the plane that is written now.
+	// The puts of iteration k-2 read from the plane that is written now.
 	if err := rma.WaitAll(ctx, w.sent[plane]...); err != nil {
 		return 0, err
 	}
@@ -68,8 +68,8 @@ func (w *worker) step(ctx context.Context, k int) (change float64, err error) {
 	return max(change, relax(to, from, stride, 2, w.rows, 2, w.cols)), nil
 }
 
-// await waits until all halos of iteration k are here. Each neighbour counts in a
-// word of its own; should one die, the wait says so.
+// await waits until all halos of iteration k are here. Each neighbour changes a
+// word of its own; the wait fails if one dies.
 func (w *worker) await(ctx context.Context, k int) error {
 	for s, rank := range w.neighbour {
 		if rank == none {
@@ -98,7 +98,7 @@ func (w *worker) send(s side, plane int, k uint64) {
 		}
 		src := w.win.Slice(w.at(plane, mine, 1), cell*w.cols)
 		req = p.PutSignal(at(there.at(plane, theirs, 1)), src, word, rma.SignalSet, k)
-	default: // a column: runs of one cell; what is issued later to a peer is visible later
+	default: // a column: runs of one cell; later operations to a peer are visible later
 		mine, theirs := 1, there.cols+1
 		if s == right {
 			mine, theirs = w.cols, 0

@@ -1,5 +1,5 @@
-// Command stencil computes how heat spreads over a square plate: Jacobi iteration
-// on a grid that is cut into one tile a rank, with halos exchanged by one-sided
+// Command stencil computes the diffusion of heat over a square plate: Jacobi iteration
+// on a grid that is divided into one tile per rank, with halos exchanged by one-sided
 // operations.
 //
 //	rmarun -n 4 go run ./examples/stencil -n 1024 -iters 500 -check
@@ -12,37 +12,35 @@
 // # What it shows
 //
 // A new value of a cell depends on its four neighbours, so in each iteration a tile
-// needs the cells that lie just outside of it, from up to four other ranks. MPI
-// programs post receives, send, and wait for all of that. Here a rank writes its
-// outermost cells to where the neighbour needs them, and then a number that says of
-// which iteration they are:
+// needs the cells just outside of it, from up to four other ranks. MPI programs post
+// receives, send, and wait for all of these. Here a rank writes its outermost cells
+// to the neighbour's halo, and then the number of the iteration:
 //
-//   - rows lie in one piece: Peer.PutSignal, data and number in one operation;
-//   - columns do not: Peer.PutStrided takes one cell of each row, and a Peer.Signal
-//     behind it arrives behind it, because puts and signals of one goroutine to one
-//     peer become visible in the order of the calls;
-//   - Peer.WaitSignal waits for the number, first looking, then sleeping. It is the
-//     peer's and not the engine's, so that it fails when that neighbour dies.
+//   - Rows are contiguous: Peer.PutSignal writes data and number in one operation.
+//   - Columns are not: Peer.PutStrided takes one cell of each row. A Peer.Signal after it
+//     becomes visible after it, because puts and signals of one goroutine to one peer
+//     become visible in the order of the calls.
+//   - Peer.WaitSignal waits for the number; it polls first, then sleeps. The method of
+//     Peer, not that of Engine, fails if the neighbour dies.
 //
-// Nobody receives, nothing is matched, and there is no barrier in the loop: a rank goes
-// on as soon as its own neighbours have written (halo.go says why two planes are enough
-// for that). Where values travel while the inner cells are computed, the exchange costs
-// next to nothing.
+// There are no receives, no matching and no barrier in the loop: a rank continues as soon
+// as its own neighbours have written (halo.go explains why two planes are enough). The
+// transfers overlap with the computation of the inner cells.
 //
-// All ranks allocate together (Engine.Window), so a neighbour's place is a rank and an
-// offset, computed from the sizes: no keys are exchanged here. At the end every rank
-// contributes its largest change by Accumulate, and with -check writes its tile into the
-// whole grid of rank 0 by one PutStrided.
+// All ranks allocate their memory together (Engine.Window), so that the address of a halo
+// is a rank and an offset, computed from the sizes, and no keys are exchanged. At the end
+// every rank contributes its largest change by Accumulate, and with -check writes its tile
+// into the whole grid on rank 0 by one PutStrided.
 //
-// # What to look at
+// # Experiments
 //
-// The time of an iteration is that of the cells a rank has, as long as this is longer
-// than a halo takes: try -n 64 with one rank and with several, over shm and with
-// RMA_FABRIC=tcp. More ranks than processors only take turns.
+// The time of an iteration is the time of computing a rank's cells while that is longer
+// than the exchange of a halo: try -n 64 with one rank and with several, over shm and with
+// RMA_FABRIC=tcp. More ranks than processors bring no speed-up.
 //
 // # Files
 //
-//	tile.go    who computes what, and where it lies
+//	tile.go    the division of the grid, and the layout of a tile
 //	halo.go    one iteration: wait, compute, send
 //	jacobi.go  the arithmetic, and the serial computation
 package main
@@ -79,7 +77,7 @@ func run(ctx context.Context, o options) error {
 	defer eng.Close()
 	rows, cols := processGrid(eng.Size())
 	if o.n < max(rows, cols) || o.iters < 1 {
-		return fmt.Errorf("want at least %d cells a side, for %d x %d ranks, and an iteration", max(rows, cols), rows, cols)
+		return fmt.Errorf("want at least %d cells per side for %d x %d ranks, and one iteration", max(rows, cols), rows, cols)
 	}
 	t := tileOf(o.n, eng.Size(), eng.Rank())
 	size := t.bytes()
@@ -114,7 +112,7 @@ func run(ctx context.Context, o options) error {
 		err = w.deliver(ctx, o.iters%2)
 	}
 	if err == nil {
-		err = eng.Barrier(ctx) // everybody has delivered
+		err = eng.Barrier(ctx) // all ranks have delivered
 	}
 	if err != nil {
 		return err
@@ -138,7 +136,7 @@ func (w *worker) deliver(ctx context.Context, plane int) error {
 	return w.eng.Peer(0).PutStrided(dst, src, rma.Shape2D(w.rows, cell*w.cols, cell*w.stride(), cell*w.n)).Wait(ctx)
 }
 
-// report prints what rank 0 has got from all, and checks it.
+// report prints what rank 0 has received from all ranks, and checks it.
 func (w *worker) report(o options) error {
 	change, err := rma.View[float64](w.win.Slice(residualAt, 8))
 	if err != nil {

@@ -45,7 +45,7 @@ func TestTooSmall(t *testing.T) {
 	t.Parallel()
 	out, _, err := launchtest.Job{N: 2, Role: "none", Fabric: "shm"}.Run(t)
 	require.Error(t, err)
-	require.Contains(t, out, "want at least 2 cells a side")
+	require.Contains(t, out, "want at least 2 cells per side")
 }
 
 // Tiles cover the grid, each cell once, and neighbours agree on who they are.

@@ -73,15 +73,15 @@ const (
 	cell       = 8 // bytes
 )
 
-// stride is the cells of a row in memory.
+// stride returns the number of cells of a row in memory.
 func (t *tile) stride() int { return t.cols + 2 }
 
 func (t *tile) planeBytes() int { return cell * (t.rows + 2) * t.stride() }
 
-// bytes is the size of the window.
+// bytes returns the size of the window.
 func (t *tile) bytes() int { return planesAt + 2*t.planeBytes() }
 
-// at is the offset in the window of a cell of a plane; cells of the ring have row or
+// at returns the offset in the window of a cell of a plane; cells of the ring have row or
 // column 0, or rows+1, cols+1.
 func (t *tile) at(plane, row, col int) int {
 	return planesAt + plane*t.planeBytes() + cell*(row*t.stride()+col)
