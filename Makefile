@@ -1,10 +1,10 @@
-# Two commands do all: `make bench` and `make test`. `make help` lists the rest.
+# The two main commands are `make bench` and `make test`; `make help` lists the others.
 GO       ?= go
 VM       ?= auto
 # Inputs, not seconds: at the end of a time Go's fuzzing engine now and then fails
 # with "context deadline exceeded" (it compares two contexts of which one ends later).
 FUZZTIME ?= 2000x
-# Of one package: it ends a hang, on a machine with other work as well.
+# Time limit of the tests of one package: it ends a hang, and is ample on a busy machine.
 LIMIT    ?= 40m
 # What `make test` runs, and on which packages of this module and in which others.
 TESTS    ?= lint unit debug race nocgo fuzz launchers device
@@ -15,17 +15,16 @@ MODULES  ?= metrics examples/grpc bench/peers
 OUT      ?= out
 # Flags of `rmabench report`, such as "--time 10ms --sizes 8,4K,1M".
 BENCH    ?=
-# no: `make bench` and `make test` install nothing as root either, they say what.
+# no: `make bench` and `make test` install no packages, even as root, but print what is missing.
 INSTALL  ?= auto
 export INSTALL
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
 
-# Tests run with settings of their own: what the caller set, in the environment or
-# behind make, is taken away, so that `make test RMA_FABRIC=tcp` is `make test`. Set
-# it for `go test ./package` instead. These are for the tests' own running, and mean
-# the same in both places: RMA_REQUIRE_RDMA=1 demands a device and a C compiler,
-# RMA_REQUIRE_LAUNCHERS=1 the launchers, both only of the parts that need them.
-# `make bench` measures with the settings that it is given.
+# Tests choose their own settings: variables RMA_* of the environment or the command line
+# are removed, so that `make test RMA_FABRIC=tcp` is the same as `make test`. Set them for
+# `go test ./package` instead. Two variables control the tests themselves:
+# RMA_REQUIRE_RDMA=1 requires a device and a C compiler, RMA_REQUIRE_LAUNCHERS=1 the
+# launchers, each only for the parts that use them. `make bench` keeps all settings.
 ifeq ($(filter bench,$(MAKECMDGOALS)),)
 $(foreach v,$(filter-out RMA_SOFTROCE_CACHE RMA_TEST_SLOW,$(filter RMA_%,$(.VARIABLES))),$(eval unexport $v))
 endif
@@ -46,9 +45,9 @@ build: ## build every package, and the commands into bin/
 	$(GO) build -o bin/ ./cmd/...
 
 deps: ## install the packages that anything here needs (Debian, Ubuntu; as root)
-	@tests/packages install deps $(DEVICE) uml perf launchers && echo "deps: all packages are there"
+	@tests/packages install deps $(DEVICE) uml perf launchers && echo "deps: all packages are installed"
 
-# Packages of the tests on devices and of the race detector, and of measuring in a VM.
+# Sets of packages for the device tests, the race detector, and measurements in a VM.
 DEVICE = cgo verbs abi common qemu
 
 test: ## everything: lint, unit, debug, race, nocgo, fuzz, launchers and, in a VM, the tests on devices
@@ -75,29 +74,29 @@ test: ## everything: lint, unit, debug, race, nocgo, fuzz, launchers and, in a V
 fresh: ## both README commands in an empty Debian, as root and as a user (as root; ROLES=root or user)
 	@tests/fresh/run $(ROLES)
 
-unit: ## the tests of all packages, metrics/, examples/grpc/ and bench/peers/ included, in random order
+unit: ## tests of all packages, including metrics/, examples/grpc/ and bench/peers/, in random order
 	$(GO) test -timeout $(LIMIT) -shuffle=on $(UNITPKGS)
 	@for m in $(MODULES); do echo "in $$m:"; (cd $$m && $(GO) test -timeout $(LIMIT) -shuffle=on ./...); done
 
-debug: ## the tests of the engine with its assertions (build tag rmadebug)
+debug: ## tests of the engine with its assertions (build tag rmadebug)
 	$(GO) vet -tags rmadebug $(DEBUGPKGS)
 	$(GO) test -timeout $(LIMIT) -tags rmadebug -shuffle=on $(DEBUGPKGS)
 
 lint: ## gofmt, go vet, functions that only tests reach, and golangci-lint if it is installed
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
-	if [ -n "$$bad" ]; then echo "gofmt these:" $$bad >&2; exit 1; fi
+	if [ -n "$$bad" ]; then echo "lint: run gofmt -w on:" $$bad >&2; exit 1; fi
 	$(GO) vet ./...
 	$(GO) mod verify
 	@for m in $(MODULES); do echo "vet and tidy in $$m"; (cd $$m && $(GO) vet ./... && $(GO) mod tidy -diff); done
 	@echo "tidy in tools"; cd tools && $(GO) mod tidy -diff
 	@tools/deadcode
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./... && (cd metrics && golangci-lint run ./...) && (cd bench/peers && golangci-lint run ./...); \
-	else echo "lint: golangci-lint is not installed, its checks were not run (gofmt, vet and internal/lint were)"; fi
+	else echo "lint: golangci-lint is not installed: only gofmt, vet and deadcode were run"; fi
 
-# A process under the race detector sleeps a second before it exits, and tests
-# start many: let it be short.
+# A process under the race detector sleeps for a second before it exits, and tests start
+# many processes: shorten the sleep.
 race: export GORACE := atexit_sleep_ms=20
-# shmipc-go closes a session while its reader may still look: its program is left out.
+# shmipc-go has a race when it closes a session: its program is omitted.
 race: ## all tests under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
 	  $(GO) test -timeout $(LIMIT) -race -shuffle=on $(RACEPKGS); \
@@ -106,13 +105,13 @@ race: ## all tests under the race detector
 	elif [ "$(RMA_REQUIRE_RDMA)" = 1 ]; then echo "race: needs a C compiler: apt-get install -y gcc libc6-dev" >&2; exit 1; \
 	else echo "race: NOT RUN: needs a C compiler: apt-get install -y gcc libc6-dev"; fi
 
-nocgo: ## build and test without cgo: shm, tcp and sim must do
+nocgo: ## build and test without cgo (links shm, tcp and sim)
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 $(GO) vet ./...
 	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -shuffle=on ./...
 
-# Systems beside this one that the module builds for. Links work on linux; elsewhere
-# what cannot says so when it is opened.
+# Systems that the module builds for. Links that a system does not support return an error
+# when they are opened.
 CROSS ?= linux/amd64 linux/arm64 linux/386 linux/s390x darwin/arm64 freebsd/amd64 windows/amd64
 
 cross: ## build and vet for other systems and processors, tests included
@@ -122,14 +121,14 @@ cross: ## build and vet for other systems and processors, tests included
 	  $(GO) build ./... && $(GO) vet ./... || { echo "cross: $$t failed" >&2; exit 1; }; \
 	done
 
-test32: ## the tests where int and pointers have 32 bits (linux/386, on amd64)
+test32: ## tests with int and pointers of 32 bits (linux/386, on amd64)
 	CGO_ENABLED=0 GOARCH=386 $(GO) test -timeout $(LIMIT) -shuffle=on . ./eager ./fabric/... ./flowctl ./gather ./verbs ./internal/event ./internal/offheap ./internal/progress ./internal/wireup
 
-portable: ## the tests of tcp with the system calls of macOS and FreeBSD
+portable: ## tests of tcp with the system calls of macOS and FreeBSD
 	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -shuffle=on -tags rma_portable ./fabric/tcp
 
-# One instrumented test binary a package, not one a target; minimising an input that
-# was merely interesting may take longer than the search itself, so it is bounded.
+# One instrumented test binary per package, not one per target. The time for minimising an
+# interesting input is bounded, because it may exceed that of the search.
 fuzz: ## every fuzz target over its corpus, then FUZZTIME=2000x new inputs each
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; start=$$SECONDS; \
 	git grep --untracked -o '^func Fuzz[[:alnum:]_]*' -- '*_test.go' | sed -E 's,^,./,; s,/[^/]*:func , ,' | sort >"$$tmp/targets"; \
@@ -142,35 +141,35 @@ fuzz: ## every fuzz target over its corpus, then FUZZTIME=2000x new inputs each
 	done <"$$tmp/targets"; \
 	echo "fuzz: $$(wc -l <"$$tmp/targets") targets in $$((SECONDS-start))s"
 
-launchers: ## jobs under mpirun (Open MPI, MPICH) and srun, for real
+launchers: ## tests of jobs under real launchers: mpirun (Open MPI, MPICH) and srun
 	@RMA_REQUIRE_LAUNCHERS=$(RMA_REQUIRE_LAUNCHERS) tests/launchers/run
 
-suites: ## other projects' tests over rmanet beside sockets (SUITES=net/http,yamux; ARGS=-json f)
+suites: ## test suites of other projects over rmanet and over sockets (SUITES=net/http,yamux; ARGS=-json f)
 	@tests/suites/run $(ARGS)
 
-abi: ## verbs' own header against <infiniband/verbs.h> and libibverbs
+abi: ## compare the declarations of verbs with <infiniband/verbs.h> and libibverbs
 	RMA_REQUIRE_RDMA=1 $(GO) test -count=1 -run '^Test(ABI|SymbolVersions|SystemLibrary)' ./verbs
 
 softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=...)
 	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS) $(PKGS)
 
-softroce-selftest: ## the harness's own promises: exit codes, time-outs, nothing left behind
+softroce-selftest: ## tests of the SoftRoCE harness: exit codes, time-outs, clean-up
 	@RMA_SOFTROCE_SELFTEST=$(VM) $(GO) test -count=1 -run '^TestHarness' ./tests/softroce
 
-# SEED, PARTS and ROUND repeat what a failure prints; VM=qemu runs it in a guest, where
-# PARTS=netem can: go run ./tests/chaos --help has more.
+# SEED, PARTS and ROUND repeat a round, as a failure prints them. VM=qemu runs the campaign
+# in a guest whose kernel has netem. go run ./tests/chaos --help describes all flags.
 TIME ?= 10m
 chaos: ## jobs that are killed, stopped, starved and flooded, for TIME=10m (SEED, PARTS, ROUND; VM=qemu PARTS=netem)
 	$(GO) run ./tests/chaos --time $(TIME) $(if $(SEED),--seed $(SEED)) $(if $(PARTS),--parts $(PARTS)) $(if $(ROUND),--round $(ROUND)) $(if $(JSON),--json $(JSON)) $(if $(filter-out auto native,$(VM)),--vm $(VM))
 
-softroce-perf: build ## perftest beside rmabench in one boot (VM=uml for figures; ARGS=...)
+softroce-perf: build ## perftest and rmabench in alternation, in one boot (VM=uml for measurements; ARGS=...)
 	@$(call SOFTROCE,perftest) -vm $(VM) $(ARGS)
 
 bench: ## latency, bandwidth and rate of every link; report with plots in out/
 	@sets="cgo verbs"; vm=; if ! ls /sys/class/infiniband/* >/dev/null 2>&1; then sets="cgo verbs common qemu"; vm=1; fi; \
 	missing=; tests/packages install "make bench" $$sets || { [ $$? = 3 ]; missing=1; }; \
 	mkdir -p $(OUT) bin; echo "make bench: building"; \
-	$(GO) build -o bin/ ./cmd/... >$(OUT)/build.log 2>&1 || { tail -n 20 $(OUT)/build.log; echo "make bench: the build failed; all of it: $(OUT)/build.log"; exit 1; }; \
+	$(GO) build -o bin/ ./cmd/... >$(OUT)/build.log 2>&1 || { tail -n 20 $(OUT)/build.log; echo "make bench: the build failed; full output: $(OUT)/build.log"; exit 1; }; \
 	if [ -n "$$missing" ] || [ -z "$$vm" ]; then bin/rmabench report --out $(OUT)/ $(BENCH); \
 	else bin/rmabench report --out $(OUT)/ $(BENCH) --verbs-by "tests/softroce/run -vm $(VM) -timeout 30m -out $(OUT) --"; fi; \
 	if [ -n "$$missing" ]; then echo "make bench: verbs NOT MEASURED"; INSTALL=no tests/packages install "make bench" $$sets || true; fi

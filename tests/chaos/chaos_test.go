@@ -57,7 +57,7 @@ func TestFlags(t *testing.T) {
 	for _, bad := range [][]string{{"--parts", "nothing"}, {"--seed", "x"}, {"more"}, {"--vm", "xen"}, {"--vm", "uml"}} {
 		require.Equal(t, 2, run(bad, &errs, &errs), bad)
 	}
-	require.Contains(t, errs.String(), `no part "nothing": there are death`)
+	require.Contains(t, errs.String(), `unknown part "nothing": want death`)
 	require.Contains(t, errs.String(), "--vm uml: User-Mode Linux has one processor and no control groups")
 }
 

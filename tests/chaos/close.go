@@ -18,11 +18,11 @@ import (
 // Tags of messages of two ranks about a region that is to be closed.
 const (
 	tagOpened = 1 << 8 // number, key: write there
-	tagThrown = 2 << 8 // number: the last write was refused, and the connection has been made anew
+	tagThrown = 2 << 8 // number: the last write was refused, and the connection has been made again
 )
 
 // closing closes regions while peers write to them: after Close has returned nil the memory
-// belongs to the owner alone, and the connection that the refusal broke is made anew. In
+// belongs to the owner alone, and the connection that the refusal broke is made again. In
 // some rounds a rank is stopped for a moment, possibly in the middle of a copy.
 func closing(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 2, 3, 4), Fabric: pick(r, "shm", "shm", "tcp"), Root: "unix"}

@@ -31,8 +31,8 @@ type jobSpec struct {
 	Ranks   int
 	Fabric  string                       // RMA_FABRIC
 	Root    string                       // "unix" or "tcp"
-	Listen  func() (net.Listener, error) // makes the wire-up server's listener; nil: as Root says, in a folder or on the loopback interface
-	Open    bool                         // every user can reach the folder of the job, and its socket
+	Listen  func() (net.Listener, error) // makes the wire-up server's listener; nil: as Root says, in a directory or on the loopback interface
+	Open    bool                         // every user can reach the directory of the job, and its socket
 	NoToken bool                         // the job has no secret
 	Env     []string                     // of all ranks, in addition to the job's
 	Work    work

@@ -140,12 +140,12 @@ func parse(args []string, stderr io.Writer) (*campaign, error) {
 		fmt.Fprint(stderr, "\nFlags:\n")
 		f.PrintDefaults()
 	}
-	f.Uint64Var(&c.seed, "seed", rand.Uint64()>>32, "of all random choices")
-	f.DurationVar(&c.time, "time", 10*time.Minute, "how long to go on")
+	f.Uint64Var(&c.seed, "seed", rand.Uint64()>>32, "seed of all random choices")
+	f.DurationVar(&c.time, "time", 10*time.Minute, "duration of the campaign")
 	f.IntVar(&c.round, "round", -1, "only this round of each part")
 	list := f.String("parts", strings.Join(names, ","), "what to do")
-	f.StringVar(&c.vm, "vm", "", "qemu: do it in a guest, whose kernel has netem (from the project's root: tests/softroce)")
-	f.StringVar(&c.json, "json", "", "write a line a round to this file")
+	f.StringVar(&c.vm, "vm", "", "qemu: run in a guest whose kernel has netem (uses tests/softroce of the project)")
+	f.StringVar(&c.json, "json", "", "write one JSON line per round to this file")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -157,12 +157,12 @@ func parse(args []string, stderr io.Writer) (*campaign, error) {
 	case "uml":
 		return nil, errors.New("--vm uml: User-Mode Linux has one processor and no control groups, the campaign needs both: use qemu")
 	default:
-		return nil, fmt.Errorf("--vm %q: there is qemu", c.vm)
+		return nil, fmt.Errorf("--vm %q: want qemu", c.vm)
 	}
 	for _, name := range strings.Split(*list, ",") {
 		i := slices.Index(names, name)
 		if i < 0 {
-			return nil, fmt.Errorf("no part %q: there are %s", name, strings.Join(names, ", "))
+			return nil, fmt.Errorf("unknown part %q: want %s", name, strings.Join(names, ", "))
 		}
 		c.parts = append(c.parts, parts[i])
 	}

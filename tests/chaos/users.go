@@ -22,7 +22,7 @@ import (
 )
 
 // users runs an intrusion as another user of the host: it tries to access the files of the
-// ranks' processes and their memory, the job's folder and shared memory, and every socket,
+// ranks' processes and their memory, the job's directory and shared memory, and every socket,
 // on which it claims to belong to the job. It gains no access, and the job is not affected.
 func users(ctx context.Context, r *round) {
 	if os.Geteuid() != 0 {
@@ -91,7 +91,7 @@ func (in intrusion) as(ctx context.Context, uid uint32) (got []string, tried int
 	}
 	ctx, stop := context.WithTimeout(ctx, endLimit)
 	defer stop()
-	cmd := exec.CommandContext(ctx, "/proc/self/fd/3") // its folder may be closed to that user
+	cmd := exec.CommandContext(ctx, "/proc/self/fd/3") // its directory may be closed to that user
 	cmd.ExtraFiles = []*os.File{self}
 	cmd.Env = []string{intruderEnv + "=" + string(spec)}
 	cmd.Dir = "/"
@@ -200,7 +200,7 @@ func (in *intruder) refused(err error, format string, args ...any) {
 	}
 }
 
-// files tries to read and change the files of other users in a folder.
+// files tries to read and change the files of other users in a directory.
 func (in *intruder) files(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Type()&os.ModeSocket != 0 {

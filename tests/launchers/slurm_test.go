@@ -25,7 +25,7 @@ import (
 )
 
 // slurmConf is a cluster of two nodes, both on this host, without anything that
-// takes privileges: daemons run as whoever runs the test, and jobs as them.
+// takes privileges: daemons and jobs run as the user who runs the test.
 var slurmConf = template.Must(template.New("slurm.conf").Parse(`ClusterName=rma
 SlurmctldHost={{.Host}}(127.0.0.1)
 SlurmctldPort={{index .Ports 0}}
@@ -54,8 +54,8 @@ NodeName=n2 NodeHostname={{.Host}} NodeAddr=127.0.0.1 Port={{index .Ports 2}} CP
 PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
 `))
 
-// slurmCgroup keeps slurmd's hands off the host's control groups: it looks for
-// them where there are none, and asks nothing of them.
+// slurmCgroup keeps slurmd away from the host's control groups: it searches a
+// directory without any, and requires none.
 const slurmCgroup = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=%s/cgroup\nCgroupAutomount=no\n"
 
 // cluster starts munged, slurmctld and two slurmd, and returns the environment
@@ -120,8 +120,8 @@ func cluster(t *testing.T) []string {
 	return env
 }
 
-// endSteps ends what slurmd has started and left to itself: steps whose end it
-// did not live to hear of. They have the cluster's configuration in their environment.
+// endSteps ends what slurmd has started and left to itself: steps that
+// outlive it. They have the cluster's configuration in their environment.
 func endSteps(t *testing.T, conf string) {
 	ids, err := filepath.Glob("/proc/[0-9]*")
 	require.NoError(t, err)

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cache is the folder of built kernels. Entries are named by content and appear by rename,
+// cache is the directory of built kernels. Entries are named by content and appear by rename,
 // so an entry is complete or absent.
 type cache struct{ dir string }
 
-// openCache uses $RMA_SOFTROCE_CACHE, else rma-softroce in the user's cache folder, and
+// openCache uses $RMA_SOFTROCE_CACHE, else rma-softroce in the user's cache directory, and
 // removes the remains of killed commands.
 func openCache() (*cache, error) {
 	dir := os.Getenv("RMA_SOFTROCE_CACHE")
 	if dir == "" {
 		base, err := os.UserCacheDir()
 		if err != nil {
-			return nil, fmt.Errorf("find cache folder: %w; set RMA_SOFTROCE_CACHE", err)
+			return nil, fmt.Errorf("find cache directory: %w; set RMA_SOFTROCE_CACHE", err)
 		}
 		dir = filepath.Join(base, "rma-softroce")
 	}
@@ -36,7 +36,7 @@ func openCache() (*cache, error) {
 	c := &cache{dir: dir}
 	for _, d := range []string{dir, c.runs()} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
-			return nil, fmt.Errorf("make cache folder: %w; set RMA_SOFTROCE_CACHE to a folder you can write", err)
+			return nil, fmt.Errorf("make cache directory: %w; set RMA_SOFTROCE_CACHE to a directory you can write", err)
 		}
 	}
 	c.sweepRuns()
@@ -61,8 +61,8 @@ func key(kind, version string, inputs ...string) string {
 	return kind + "-" + clean + "-" + hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-// get returns the folder of entry name, and builds it if it does not exist. build fills an
-// empty folder; if it fails or the process dies, no entry appears. One process builds at a
+// get returns the directory of entry name, and builds it if it does not exist. build fills an
+// empty directory; if it fails or the process dies, no entry appears. One process builds at a
 // time; the others wait and find the entry.
 func (c *cache) get(name string, build func(dir string) error) (string, error) {
 	final := filepath.Join(c.dir, name)
@@ -79,7 +79,7 @@ func (c *cache) get(name string, build func(dir string) error) (string, error) {
 	if isDir(final) {
 		return final, nil
 	}
-	// the lock is held, so any half-built folder is a dead builder's
+	// the lock is held, so any half-built directory is a dead builder's
 	if old, err := filepath.Glob(filepath.Join(c.dir, "building-*")); err == nil {
 		for _, d := range old {
 			os.RemoveAll(d)
@@ -102,7 +102,7 @@ func (c *cache) get(name string, build func(dir string) error) (string, error) {
 	return final, nil
 }
 
-// newRun makes a folder for one run. remove deletes it; if the process dies first, a later
+// newRun makes a directory for one run. remove deletes it; if the process dies first, a later
 // command deletes it, because its lock is free then.
 func (c *cache) newRun() (dir string, remove func(), err error) {
 	dir, err = os.MkdirTemp(c.runs(), "r")
@@ -117,7 +117,7 @@ func (c *cache) newRun() (dir string, remove func(), err error) {
 	return dir, func() { os.RemoveAll(dir); unlock() }, nil
 }
 
-// sweepRuns removes run folders whose lock is free. A folder without a lock file has just
+// sweepRuns removes run directories whose lock is free. A directory without a lock file has just
 // been made; it stays.
 func (c *cache) sweepRuns() {
 	dirs, _ := filepath.Glob(filepath.Join(c.runs(), "r*"))

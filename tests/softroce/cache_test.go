@@ -90,7 +90,7 @@ func TestRunDirectoriesAreSwept(t *testing.T) {
 	require.NoError(t, err)
 	dead, crash, err := c.newRun()
 	require.NoError(t, err)
-	// a killed process releases its lock, and its folder stays
+	// a killed process releases its lock, and its directory stays
 	require.NoError(t, os.Rename(dead, dead+"x"))
 	crash()
 	require.NoError(t, os.WriteFile(filepath.Join(dead+"x", "lock"), nil, 0o644))

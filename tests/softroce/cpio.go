@@ -55,7 +55,7 @@ func (c *cpioWriter) write(b []byte) {
 // pad aligns to 4 bytes after n bytes from an aligned offset.
 func (c *cpioWriter) pad(n int) { c.write(make([]byte, -n&3)) }
 
-// Dir adds a folder. Parents come before children.
+// Dir adds a directory. Parents come before children.
 func (c *cpioWriter) Dir(name string) { c.entry(name, cpioDir|0o755, nil) }
 
 // File adds a file with permission bits perm.

@@ -12,20 +12,20 @@
 // The binary runs in two places. On the host it builds and caches kernels, starts machines,
 // copies output and cleans up. Inside a guest the same binary is process 1: it mounts,
 // loads modules, creates RDMA devices, runs the steps of a plan and writes a result. The
-// two communicate through one shared folder that holds plan.json, stdout, stderr and
+// two communicate through one shared directory that holds plan.json, stdout, stderr and
 // result.json.
 //
 // It imports nothing of this module, so that it can test all of it.
 //
 // Files: main.go options.go (commands, flags), packages.go doctor.go (what the
-// host lacks), cache.go (kernel cache, run folders), debkernel.go vmlinux.go
+// host lacks), cache.go (kernel cache, run directories), debkernel.go vmlinux.go
 // modules.go cpio.go (qemu's kernel), umlkernel.go umlpatch.go (uml's), plan.go (what host
 // and guest tell each other), machine.go qemu.go uml.go native.go (starting and
 // stopping), output.go (live output), guest.go steps.go (inside),
 // topology.go (RDMA devices), run.go suite.go perf.go perfinside.go perfparse.go (the
 // commands).
 //
-// Invariants: a cache entry is complete or absent; no process or folder of a command
+// Invariants: a cache entry is complete or absent; no process or directory of a command
 // survives it, however it ends; exit code 125 is the harness's own failure, every other
 // code the program's.
 //

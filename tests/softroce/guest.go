@@ -30,7 +30,7 @@ func guestMain(kind string) {
 	}
 	unix.Sync()
 	if err := writeJSON(filepath.Join(ctlMount, resultFile), res); err != nil {
-		// without a shared folder there is only the console; ending the machine informs the
+		// without a shared directory there is only the console; ending the machine informs the
 		// host
 		fmt.Fprintf(os.Stderr, "softroce: guest: %v\n", err)
 		unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
@@ -150,7 +150,7 @@ func overlay(lower, rw, at string) error {
 	return mount{"overlay", at, "overlay", 0, "lowerdir=" + lower + ",upperdir=" + up + ",workdir=" + work}.do()
 }
 
-// enter mounts the kernel's file systems and the control folder in root and makes it the
+// enter mounts the kernel's file systems and the control directory in root and makes it the
 // root.
 func enter(root string, ctl mount) error {
 	for _, m := range []mount{

@@ -23,7 +23,7 @@ import (
 // RMA_SOFTROCE_SELFTEST names the kind of machine.
 
 // selftest builds the tool and returns a function that makes commands with a view of the
-// cache of its own: the kernels are the user's, the run folders are not.
+// cache of its own: the kernels are the user's, the run directories are not.
 func selftest(t *testing.T) (vm, runs string, command func(args ...string) *exec.Cmd) {
 	t.Helper()
 	vm = os.Getenv("RMA_SOFTROCE_SELFTEST")
@@ -61,12 +61,12 @@ func selftest(t *testing.T) (vm, runs string, command func(args ...string) *exec
 	}
 }
 
-// nothingLeft checks that there is neither a run folder nor a process of a run.
+// nothingLeft checks that there is neither a run directory nor a process of a run.
 func nothingLeft(t *testing.T, runs string) {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(runs, "r*"))
 	require.NoError(t, err)
-	require.Empty(t, left, "run folders")
+	require.Empty(t, left, "run directories")
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	for _, p := range procs {
@@ -177,7 +177,7 @@ func TestHarnessLeavesNothingWhenInterrupted(t *testing.T) {
 		return
 	}
 	// a killed tool cannot clean up; the machine ends all the same and the next command
-	// removes the folder
+	// removes the directory
 	code, _, stderr := run(t, command("--", "true"))
 	require.Zero(t, code, "%s", stderr)
 	nothingLeft(t, runs)

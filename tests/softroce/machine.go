@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guestSpec holds the parameters of one guest: its folder and its plan.
+// guestSpec holds the parameters of one guest: its directory and its plan.
 type guestSpec struct {
-	ctl  string   // shared folder with plan.json
+	ctl  string   // shared directory with plan.json
 	plan Plan     //
 	wire *os.File // end of the socket pair that joins two guests, or nil
 }

@@ -120,7 +120,7 @@ func cmdBuild(ctx context.Context, args []string) error {
 }
 
 // cmdClean removes this tool's files from its cache, and no others that may be in the
-// folder.
+// directory.
 func cmdClean() error {
 	c, err := openCache()
 	if err != nil {

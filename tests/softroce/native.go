@@ -21,7 +21,7 @@ import (
 // loads the module if it has permission.
 func nativePossible() error {
 	if os.Geteuid() != 0 {
-		return errors.New("native needs root, to make the device")
+		return errors.New("native needs root to create the device")
 	}
 	if isDir("/sys/module/rdma_rxe") {
 		return nil

@@ -20,7 +20,7 @@ type Options struct {
 	Timeout  time.Duration // of the whole run, boot included
 	SMP      int           // guest CPUs; 0 lets the machine choose
 	Mem      string        // guest memory; "" lets the machine choose
-	Out      string        // host folder writable inside; "" none
+	Out      string        // host directory writable inside; "" none
 	Accel    string        // qemu's accelerator
 	Verbose  bool          // show boot steps and timings
 	Env      []string      // K=V for the program besides RMA_* and GO*
@@ -46,7 +46,7 @@ func (o *Options) common(fs *flag.FlagSet) {
 	fs.StringVar(&o.Mem, "mem", "", "guest memory, such as 2G")
 	fs.StringVar(&o.Accel, "accel", "tcg", "qemu accelerator: tcg or kvm")
 	fs.BoolVar(&o.Verbose, "v", false, "show how the guest was started and its timings")
-	fs.StringVar(&o.Out, "out", "", "host `folder` the program may write to, at the same path inside")
+	fs.StringVar(&o.Out, "out", "", "host `directory` the program may write to, at the same path inside")
 	fs.Var((*listFlag)(&o.Env), "env", "`K=V` for the program, besides RMA_* and GO* (repeatable)")
 }
 
@@ -121,7 +121,7 @@ func passEnv(environ, extra []string) []string {
 	for _, e := range environ {
 		k, _, _ := strings.Cut(e, "=")
 		switch {
-		case strings.HasPrefix(k, "RMA_SOFTROCE_"): // the harness's, set anew inside
+		case strings.HasPrefix(k, "RMA_SOFTROCE_"): // the harness's, set again inside
 		case strings.HasPrefix(k, "RMA_"), k == "GOMAXPROCS", k == "GODEBUG", k == "GOTRACEBACK", k == "GOGC":
 			out = append(out, e)
 		}

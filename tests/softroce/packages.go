@@ -34,7 +34,7 @@ func parseNeeds(text string) map[string][]need {
 }
 
 // present reports whether n is on this host. Programs are also searched in the sbin
-// folders, which an ordinary user's PATH omits.
+// directories, which an ordinary user's PATH omits.
 func (n need) present() bool {
 	if strings.Contains(n.what, "/") {
 		m, _ := filepath.Glob(n.what)

@@ -73,7 +73,7 @@ func parsePerftest(out string, c comparison) (float64, error) {
 	return 0, fmt.Errorf("%s printed no result for %d bytes:\n%s", c.tool, c.size, lastLines(out, 5))
 }
 
-// parseRmabench extracts the same from rmabench's JSON, one object a line.
+// parseRmabench extracts the same from rmabench's JSON, one object per line.
 func parseRmabench(out string, c comparison) (float64, error) {
 	for _, l := range strings.Split(out, "\n") {
 		var r struct {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Names of the files in the control folder, which host and guest share.
+// Names of the files in the control directory, which host and guest share.
 const (
 	planFile   = "plan.json"
 	resultFile = "result.json"
@@ -18,7 +18,7 @@ const (
 	stderrFile = "stderr"
 )
 
-// ctlMount is the control folder's path for the guest's programs.
+// ctlMount is the control directory's path for the guest's programs.
 const ctlMount = "/run/softroce"
 
 // harnessFailure is the exit code for a failure of the harness rather than the program:
@@ -37,7 +37,7 @@ type Plan struct {
 	Nodes    int      // 1, or 2 if Topology is guests
 	Netem    string   // tc netem arguments for every step, or ""
 	Dir      string   // working directory
-	Out      string   // the one writable folder, same path as on the host, or ""
+	Out      string   // the one writable directory, same path as on the host, or ""
 	Env      []string // environment of every step
 	CPUMHz   string   // for guests whose /proc/cpuinfo has no clock line
 	Steps    []Step

@@ -23,7 +23,7 @@ type qemu struct {
 }
 
 // qemuCmdline makes a quiet, quick boot. Mitigations take time in emulation and protect
-// nothing here; the clock options skip calibration; expedited RCU shortens device set-up.
+// nothing here; expedited RCU shortens device set-up.
 const qemuCmdline = "console=ttyS0 quiet loglevel=4 panic=-1 reboot=t mitigations=off nopti nokaslr " +
 	"tsc=reliable no_timer_check audit=0 apparmor=0 rcupdate.rcu_expedited=1 cryptomgr.notests " +
 	"random.trust_cpu=on 8250.nr_uarts=1 rdinit=/init SOFTROCE_GUEST=qemu"

@@ -66,7 +66,7 @@ func openSession(ctx context.Context, opt Options) (*session, error) {
 }
 
 // plan returns the common part of all runs' plans. A relative working directory or output
-// folder is relative to the caller's.
+// directory is relative to the caller's.
 func (s *session) plan(topology, netem string, steps []Step) (Plan, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *session) plan(topology, netem string, steps []Step) (Plan, error) {
 			return p, err
 		}
 		if err := os.MkdirAll(p.Out, 0o755); err != nil {
-			return p, fmt.Errorf("make output folder: %w", err)
+			return p, fmt.Errorf("make output directory: %w", err)
 		}
 	}
 	return p, nil

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// stepTimeout bounds one test binary inside; Go's own time-out is a little shorter so that
-// its stacks are printed.
+// stepTimeout bounds one test binary inside: it ends a hang, and is ample in an emulated guest
+// on a busy machine. Go's own time-out is a little shorter so that its stacks are printed.
 const (
 	stepTimeout = 15 * time.Minute
 	stepGrace   = 5 * time.Second
@@ -37,7 +37,7 @@ func parseSuite(args []string, stderr io.Writer) (suiteOptions, error) {
 	fs := flag.NewFlagSet("suite", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.Usage = func() {
-		fmt.Fprintln(stderr, "usage: softroce suite [flags] [package folders...]\nWithout folders: every package of the list in suite.go.")
+		fmt.Fprintln(stderr, "usage: softroce suite [flags] [package directories...]\nWithout directories: every package of the list in suite.go.")
 		fs.PrintDefaults()
 	}
 	o.common(fs)
@@ -236,7 +236,7 @@ func moduleRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	mod := strings.TrimSpace(string(out))
 	if err != nil || mod == "" || mod == os.DevNull {
-		return "", fmt.Errorf("suite: not inside the module: run it from the project's folder")
+		return "", fmt.Errorf("suite: not inside the module: run it from the project's directory")
 	}
 	return filepath.Dir(mod), nil
 }

@@ -10,7 +10,7 @@ import (
 
 // target is one package whose tests have a part that needs a device.
 type target struct {
-	pkg string // folder in the module
+	pkg string // directory in the module
 	// where its tests run; "guests" only if they use NODE and PEER
 	topologies []string
 	// script is run by sh instead of tests, with $0 the command built of pkg

@@ -287,7 +287,7 @@ func (t *topology) route() error {
 	}
 	first := kernelRule(policyRule{pref: 0, table: tableLocal})
 	if err := netlink.RuleDel(first); err != nil {
-		return fmt.Errorf("take away rule 0: %w", err)
+		return fmt.Errorf("remove rule 0: %w", err)
 	}
 	t.undo = append(t.undo, func() error { return netlink.RuleAdd(first) })
 	return nil

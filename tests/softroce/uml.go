@@ -59,7 +59,7 @@ func (u *uml) command(ctx context.Context, g guestSpec) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// memDir is the folder of guest memory, an unlinked file: in RAM if there is room and
+// memDir is the directory of guest memory, an unlinked file: in RAM if there is room and
 // execution is permitted there.
 func memDir(fallback string) string {
 	var st unix.Statfs_t

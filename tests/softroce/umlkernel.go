@@ -137,7 +137,7 @@ func checkConfig(path string) error {
 		return err
 	}
 	if miss := missingOptions(umlConfig, string(b)); len(miss) > 0 {
-		return fmt.Errorf("kernel configuration did not take %s: the source is not the one uml.config is for", strings.Join(miss, " "))
+		return fmt.Errorf("kernel configuration rejected %s: uml.config does not fit this source", strings.Join(miss, " "))
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func patchUML(src string) error {
 
 func (p textPatch) apply(text string) (string, error) {
 	if n := strings.Count(text, p.old); n != 1 {
-		return "", fmt.Errorf("patch %s: %q occurs %d times, want once: the source is not the one this was written for", p.file, p.old, n)
+		return "", fmt.Errorf("patch %s: %q occurs %d times, want once: the patch does not fit this source", p.file, p.old, n)
 	}
 	return strings.Replace(text, p.old, p.new, 1), nil
 }

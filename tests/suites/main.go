@@ -18,11 +18,11 @@ import (
 )
 
 func main() {
-	links := flag.String("links", "loopback,shm,tcp", "what to run over, loopback first")
-	names := flag.String("suites", os.Getenv("SUITES"), "which ones, by name; all if empty")
-	out := flag.String("json", "", "write the results to this file, too")
-	dir := flag.String("dir", filepath.Join(".cache", "suites"), "where to work")
-	limit := flag.Duration("timeout", 10*time.Minute, "for one suite over one link")
+	links := flag.String("links", "loopback,shm,tcp", "links to run over, loopback first")
+	names := flag.String("suites", os.Getenv("SUITES"), "names of the suites to run; all if empty")
+	out := flag.String("json", "", "also write the results to this file")
+	dir := flag.String("dir", filepath.Join(".cache", "suites"), "working directory")
+	limit := flag.Duration("timeout", 10*time.Minute, "time limit of one suite over one link")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
