@@ -207,14 +207,16 @@ func TestEveryPackageHasAComment(t *testing.T) {
 func TestArchitectureNamesEveryPackage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	require.NoError(t, err)
-	told := map[string]int{}
-	for _, row := range regexp.MustCompile(`(?m)^\| ([0-9]) \| ([^|]*) \|`).FindAllStringSubmatch(string(text), -1) {
+	listed := map[string]int{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (-?[0-9]) \| ([^|]*) \|`).FindAllStringSubmatch(string(text), -1) {
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
 			pkg := name[1]
 			if pkg == "rma" { // the root
 				pkg = ""
 			}
-			told[pkg] = int(row[1][0] - '0')
+			floor, err := strconv.Atoi(row[1])
+			require.NoError(t, err)
+			listed[pkg] = floor
 		}
 	}
 	seen := map[string]bool{}
@@ -224,11 +226,11 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 		}
 		seen[s.pkg] = true
 		floor, _, _ := layer(s.pkg)
-		if at, ok := told[s.pkg]; !ok || at != floor {
+		if at, ok := listed[s.pkg]; !ok || at != floor {
 			t.Errorf("package %q (floor %d) is not on that floor in the table of docs/architecture.md", s.pkg, floor)
 		}
 	}
-	for name := range told {
+	for name := range listed {
 		if !seen[name] {
 			t.Errorf("docs/architecture.md names package %q, which does not exist", name)
 		}
