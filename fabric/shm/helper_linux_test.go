@@ -103,7 +103,7 @@ func readable(tb testing.TB, l fabric.Link, d time.Duration) bool {
 	tb.Helper()
 	fds := []unix.PollFd{{Fd: int32(l.FD()), Events: unix.POLLIN}}
 	for end := time.Now().Add(d); ; { // deadline: the caller's
-		n, err := unix.Poll(fds, int(time.Until(end).Milliseconds()))
+		n, err := unix.Poll(fds, int(max(0, time.Until(end).Milliseconds())))
 		if err == unix.EINTR {
 			continue
 		}
