@@ -9,8 +9,9 @@ LIMIT    ?= 40m
 # What `make test` runs, and on which packages of this module and in which others.
 TESTS    ?= lint unit debug race nocgo fuzz launchers device
 UNITPKGS ?= ./...
-DEBUGPKGS ?= . ./rmanet ./internal/...
-RACEPKGS ?= $(UNITPKGS)
+# internal/lint reads the sources in one thread: once is enough, and under the race detector it takes minutes.
+DEBUGPKGS ?= . ./rmanet $(filter-out %/internal/lint,$(shell $(GO) list ./internal/...))
+RACEPKGS ?= $(filter-out %/internal/lint,$(shell $(GO) list $(UNITPKGS)))
 MODULES  ?= metrics examples/grpc bench/peers
 OUT      ?= out
 # Flags of `rmabench report`, such as "--time 10ms --sizes 8,4K,1M".
@@ -108,7 +109,7 @@ race: ## all tests under the race detector
 nocgo: ## build and test without cgo (links shm, tcp and sim)
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 $(GO) vet ./...
-	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -shuffle=on ./...
+	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -shuffle=on $(RACEPKGS)
 
 # Systems that the module builds for. Links that a system does not support return an error
 # when they are opened.
