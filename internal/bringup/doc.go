@@ -3,7 +3,7 @@
 // again after a connection was lost. It is internal to rma.
 //
 //	links.go            links that the ranks of a job have in common: Links
-//	hosts.go            what depends on the hosts of ranks: how long waits spin, Place
+//	hosts.go            what depends on the hosts of ranks: how long waits spin, Ps, Place
 //	calibrate.go        one pair of ranks measures each kind of link; figures.go: the figures that it publishes
 //	batches.go          whole batches played by that pair
 //	paths.go            the parameters of each path, by class of peers: Path

@@ -1,7 +1,10 @@
 package bringup
 
 import (
+	"runtime"
+
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/topo"
 )
 
@@ -33,6 +36,19 @@ func (l *Links) sets(rank int) (sets []cpu.Set) {
 func (l *Links) Load(rank int) (load float64, cpus int) {
 	mine := l.hosts[rank].CPUs
 	return cpu.Load(mine, l.sets(rank)), mine.Len()
+}
+
+// spareP gives the runtime a second P if it has one by default and this rank shares its only
+// processor with no other: the progress goroutine then gets the processor from a goroutine that
+// computes when the kernel wakes its thread, and not after the scheduler's 10 ms for each such
+// goroutine. GOMAXPROCS stays 2 when the engine is closed.
+func (l *Links) spareP() {
+	load, cpus := l.Load(l.job.Rank())
+	if len(l.hosts) == 1 || cpus != 1 || load > cpu.OneEach || !links.OneByDefault() {
+		return
+	}
+	runtime.GOMAXPROCS(2)
+	l.Log.Debug("rma: GOMAXPROCS raised", "from", 1, "to", 2)
 }
 
 // warnOneP logs once in the job, on the lowest of the ranks concerned, that the engine of a

@@ -87,6 +87,7 @@ func Open(ctx context.Context, job Job, cfg Config) (l *Links, err error) {
 	if l.hosts, err = l.offers(ctx, links.NewOffer(nil)); err != nil {
 		return l, err
 	}
+	l.spareP()
 	l.warnOneP()
 	oneHost := !slices.ContainsFunc(l.hosts, func(o links.Offer) bool { return o.Host != l.hosts[0].Host })
 	l.Options.Reachable(oneHost, job.LocalAddr())

@@ -25,12 +25,18 @@ type Offer struct {
 	Links []string // links that it has open
 	// CPUs are the processors that the rank may use; empty if unknown.
 	CPUs cpu.Set
-	OneP bool // its GOMAXPROCS is 1
+	OneP bool // its GOMAXPROCS is 1 because its user set it so
 }
 
 // NewOffer returns the offer of this process, with the given links open.
 func NewOffer(open []string) Offer {
-	return Offer{Host: HostID(), Links: open, CPUs: cpu.Allowed(), OneP: runtime.GOMAXPROCS(0) == 1}
+	return Offer{Host: HostID(), Links: open, CPUs: cpu.Allowed(), OneP: runtime.GOMAXPROCS(0) == 1 && !OneByDefault()}
+}
+
+// OneByDefault reports whether GOMAXPROCS of this process is 1 because it may use one processor
+// only. With more, the runtime never chooses 1.
+func OneByDefault() bool {
+	return runtime.GOMAXPROCS(0) == 1 && runtime.NumCPU() == 1 && os.Getenv("GOMAXPROCS") == ""
 }
 
 // HostID returns Offer.Host of this process.
@@ -50,7 +56,7 @@ func HostID() string {
 // they do not have.
 const cpusName = "cpus:"
 
-// onePName is the entry of a rank whose GOMAXPROCS is 1.
+// onePName is the entry of a rank whose GOMAXPROCS was set to 1.
 const onePName = "procs:1"
 
 // Append appends the marshalled offer: host, 0, names separated by commas. A list of
