@@ -7,7 +7,7 @@ import (
 
 // invalid returns a request that was refused for its arguments.
 func invalid(k kind, format string, args ...any) *Request {
-	return &Request{err: fmt.Errorf("coll: %v: %w: %s", k, ErrInvalid, fmt.Sprintf(format, args...))}
+	return refused(fmt.Errorf("coll: %v: %w: %s", k, ErrInvalid, fmt.Sprintf(format, args...)))
 }
 
 // begin starts an operation of elements T. send and recv are the memory of the call, whole or
@@ -16,7 +16,7 @@ func begin[T any](t *Team, k kind, root, count int, send, recv blocks[T], op Op[
 	o := t.t.unused()
 	if err := setArguments(&o.arguments, k, t.Rank(), t.Size(), root, count, send, recv, op); err != nil {
 		t.t.reuse(o)
-		return &Request{err: err}
+		return refused(err)
 	}
 	return t.start(o)
 }
@@ -35,7 +35,7 @@ func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, rec
 		return fmt.Errorf("coll: %v: %w", k, err)
 	}
 	if k.rooted() && (root < 0 || root >= p) {
-		return invalid(k, "root %d, ranks of the team are 0 to %d", root, p-1).err
+		return invalid(k, "root %d, ranks of the team are 0 to %d", root, p-1).refusal
 	}
 	a.problem = problem{call: call{kind: k, elem: e.kind, size: uint16(e.size), count: uint64(count)}, rank: me, team: p,
 		send: a.send[:0], recv: a.recv[:0]}
@@ -46,7 +46,7 @@ func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, rec
 	if op != nil {
 		o := op()
 		if o.combine == nil {
-			return invalid(k, "reduction without a function").err
+			return invalid(k, "reduction without a function").refusal
 		}
 		a.op, a.inOrder, a.fold = o.code, o.inOrder, o.fold()
 	}

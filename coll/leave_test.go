@@ -17,7 +17,7 @@ func unlaunched(t *testing.T, team *Team, a arguments, alg algorithm) (*operatio
 	o.arguments = a
 	o.bufs = append([][]byte{nil}, o.bufs...)
 	team.t.mu.Lock()
-	require.NoError(t, o.renew(key{team.ch.tag, team.ch.next}))
+	require.NoError(t, o.renew(key{team.ch.tag, team.ch.next}, &Request{}))
 	team.ch.next++
 	team.t.ops[o.key] = o
 	team.t.mu.Unlock()
@@ -35,14 +35,16 @@ func TestLeaveDuringLaunch(t *testing.T) {
 	require.True(t, o.set(o.schedule(algDissemination))) // as launch does first
 	ts[1].t.leave(0, lostError(0, "collective", rma.ErrPeerGone))
 	require.NoError(t, ts[1].Err())
+	req := o.request
 	ts[1].t.launch(o, algDissemination)
-	require.NoError(t, o.request.Wait(testutil.Context(t, testutil.Limit)))
+	require.NoError(t, req.Wait(testutil.Context(t, testutil.Limit)))
 	require.NoError(t, ts[1].Err())
 
 	// Its message for the next one has not come.
 	o, _ = unlaunched(t, ts[1], arguments{problem: problem{call: call{kind: kindBarrier}, rank: 1, team: 2}}, algDissemination)
+	req = o.request
 	ts[1].t.launch(o, algDissemination)
-	require.ErrorIs(t, o.request.Wait(testutil.Context(t, testutil.Limit)), rma.ErrPeerGone)
+	require.ErrorIs(t, req.Wait(testutil.Context(t, testutil.Limit)), rma.ErrPeerGone)
 }
 
 // A rank that has left when a team is complete here fails only operations that need it.

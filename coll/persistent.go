@@ -12,8 +12,8 @@ type Persistent struct {
 
 // prepare returns the persistent form of an operation that a preparing team has returned.
 func prepare(t *Team, r *Request) (*Persistent, error) {
-	if r.err != nil {
-		return nil, r.err
+	if r.refusal != nil {
+		return nil, r.refusal
 	}
 	return &Persistent{r.o, t}, nil
 }

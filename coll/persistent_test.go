@@ -130,7 +130,7 @@ func TestPersistent(t *testing.T) {
 							x.op.Start() // the ones before are in flight
 						}
 						for _, x := range all {
-							if err := x.op.o.request.Wait(ctx); err != nil {
+							if err := x.op.o.prepared.request.Wait(ctx); err != nil {
 								return fmt.Errorf("%s: %w", x.name, err)
 							}
 							if x.out != nil && x.want != nil {
@@ -246,7 +246,7 @@ func TestPersistentAllocatesNothing(t *testing.T) {
 			run := func() {
 				a, b := ops[first][i].op, ops[1-first][i].op
 				first = 1 - first
-				if err := errors.Join(a.Start().err, b.Start().err, a.o.request.Wait(ctx), b.o.request.Wait(ctx)); err != nil {
+				if err := errors.Join(a.Start().refusal, b.Start().refusal, a.o.prepared.request.Wait(ctx), b.o.prepared.request.Wait(ctx)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -271,10 +271,10 @@ func TestPersistentStartsAtOnce(t *testing.T) {
 		g.Go(func() error {
 			for n := 0; n < starts; {
 				switch q := op.Start(); {
-				case q.err == nil:
+				case q.refusal == nil:
 					n++
-				case !errors.Is(q.err, ErrBusy):
-					return q.err
+				case !errors.Is(q.refusal, ErrBusy):
+					return q.refusal
 				}
 				runtime.Gosched()
 			}
@@ -287,6 +287,6 @@ func TestPersistentStartsAtOnce(t *testing.T) {
 		require.Equal(t, int64(3), got[0])
 	}
 	require.NoError(t, g.Wait())
-	require.NoError(t, op.o.request.Wait(ctx))
+	require.NoError(t, op.o.prepared.request.Wait(ctx))
 	require.Equal(t, int64(3), sum[0])
 }

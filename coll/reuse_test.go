@@ -1,12 +1,15 @@
 package coll
 
 import (
+	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -54,17 +57,135 @@ func TestReuse(t *testing.T) {
 	require.LessOrEqual(t, nowFree, maxFree)
 }
 
+// A request keeps the result of its operation when that is in another use.
+func TestRequestOutlivesUse(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	first := StartBarrier(ts[0])
+	o := first.o
+	require.NoError(t, Barrier(ctx, ts[1]))
+	require.NoError(t, first.Wait(ctx))
+	second := StartBarrier(ts[0])
+	require.Same(t, o, second.o)
+	require.True(t, first.Done())
+	require.False(t, second.Done())
+	require.NoError(t, first.Wait(ctx))
+	first.Cancel() // of no effect
+	called := false
+	first.Then(func(err error) { called = err == nil })
+	require.True(t, called)
+	require.NoError(t, Barrier(ctx, ts[1]))
+	require.NoError(t, second.Wait(ctx))
+
+	third := StartBarrier(ts[0])
+	third.Cancel()
+	require.ErrorIs(t, third.Wait(ctx), rma.ErrGivenUp)
+	require.NoError(t, second.Wait(ctx))
+}
+
+// Requests that are waited for too shortly, waited for by a goroutine that comes late, or not
+// at all, let their operations go when those are over, once.
+func TestReuseAfterEveryKindOfWait(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	each(t, ts, func(r int, team *Team) error {
+		var reqs []*Request
+		for i := range 300 {
+			q := StartAllreduce(team, []int64{int64(i)}, make([]int64, 1), Sum)
+			switch i % 4 {
+			case 1:
+				if err := q.Wait(over); err != nil && !errors.Is(err, context.Canceled) {
+					return err
+				}
+			case 2:
+				if err := q.Wait(ctx); err != nil {
+					return err
+				}
+			case 3:
+				reqs = append(reqs, q)
+			}
+		}
+		for _, q := range reqs {
+			if err := q.Wait(ctx); err != nil {
+				return err
+			}
+		}
+		return Barrier(ctx, team)
+	})
+	c := ts[0].t
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := map[*operation]bool{}
+	temp := 0
+	for _, o := range c.free {
+		require.False(t, seen[o])
+		seen[o] = true
+		require.Nil(t, o.request)
+		temp += cap(o.temp)
+	}
+	require.NotEmpty(t, seen)
+	require.LessOrEqual(t, len(c.free), maxFree)
+	require.Equal(t, temp, c.freeTemp)
+}
+
+// Calls that are alike allocate nothing in the blocking form, and the request only in the
+// form that returns it; reductions besides that their function, in two pieces.
+func TestCallsAllocateNothing(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	for _, n := range []int{1, 100} {
+		var bufs [2][4][]float64
+		for r := range bufs {
+			bufs[r] = [4][]float64{make([]float64, n), make([]float64, n), make([]float64, 2*n), make([]float64, 2*n)}
+		}
+		for name, start := range starts(n) {
+			var reqs [2]*Request
+			begin := func() {
+				for r, m := range bufs {
+					reqs[r] = start(ts[r], m[0], m[1], m[2], m[3])
+				}
+			}
+			blocking := func() {
+				begin()
+				for _, q := range reqs {
+					require.NoError(t, q.wait(ctx))
+				}
+			}
+			started := func() {
+				begin()
+				for _, q := range reqs {
+					require.NoError(t, q.Wait(ctx))
+				}
+			}
+			function := 0.0
+			if name == "Allreduce" {
+				function = 2 * 2
+			}
+			for range 2 * maxLoose {
+				blocking()
+			}
+			require.LessOrEqual(t, testing.AllocsPerRun(100, blocking), function, "%s of %d", name, n)
+			for range 2 * maxFree { // requests are given away
+				started()
+			}
+			require.LessOrEqual(t, testing.AllocsPerRun(100, started), function+2, "%s of %d", name, n)
+		}
+	}
+}
+
 // A message of an earlier use of an operation is not one of the present use.
 func TestArriveLate(t *testing.T) {
 	ts := worlds(t, job(t, 2, "shm"))
 	o := ts[0].t.unused()
 	o.arguments = arguments{problem: problem{call: call{kind: kindBarrier}, team: 2}, bufs: make([][]byte, 1)}
-	require.NoError(t, o.renew(key{0, 1}))
+	require.NoError(t, o.renew(key{0, 1}, &Request{}))
 	require.True(t, o.set(ts[0].t.plan(&o.problem, algDissemination)))
 	h := header{seq: 1, call: o.call}
-	require.ErrorIs(t, o.renew(key{0, 2}), ErrBusy)
+	require.ErrorIs(t, o.renew(key{0, 2}, &Request{}), ErrBusy)
 	o.ended = true
-	require.NoError(t, o.renew(key{0, 2}))
+	require.NoError(t, o.renew(key{0, 2}, &Request{}))
 	require.True(t, o.set(ts[0].t.plan(&o.problem, algDissemination)))
 	require.False(t, o.arrive(1, &h))
 	h.seq = 2

@@ -1,7 +1,6 @@
 package coll
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,10 +16,10 @@ import (
 type operation struct {
 	t *team
 	arguments
-	request  Request
-	asked    call // without the algorithm
-	launched bool // it has a schedule; guarded by the team's mu, as the next one
-	heard    bool // it has the messages that came before
+	request  *Request // of the present use; guarded by mu
+	asked    call     // without the algorithm
+	launched bool     // it has a schedule; guarded by the team's mu, as the next one
+	heard    bool     // it has the messages that came before
 	over     *rma.Event
 	sent     func(error) // the end of a message whose step is done
 	temp     []byte      // temporary memory, which may be longer than that of the schedule
@@ -40,14 +39,14 @@ type operation struct {
 	ended   bool
 	closed  bool  // the operation is not used again
 	err     error // why the operation fails; no step begins any more
-	then    []func(error)
 }
 
 // prepared are the schedules of a persistent operation by an algorithm: without and with a
 // barrier at the end. They are nil before the algorithm is known.
 type prepared struct {
-	alg   algorithm
-	plans [2]*schedule
+	request *Request // the same in all uses
+	alg     algorithm
+	plans   [2]*schedule
 }
 
 // progress is the state of a step.
@@ -67,14 +66,13 @@ type callbacks struct{ sent, fetched func(error) }
 // newOperation returns an operation that is not in flight.
 func newOperation(t *team) *operation {
 	o := &operation{t: t, over: t.eng.NewEvent(), ending: true, ended: true}
-	o.request.o = o
 	o.sent = o.sentOne
 	return o
 }
 
-// renew begins a use of the operation, without a schedule. o.arguments are set, but not the
-// temporary memory. The team's mu is held.
-func (o *operation) renew(k key) error {
+// renew begins a use of the operation, without a schedule, of which r is the request.
+// o.arguments are set, but not the temporary memory. The team's mu is held.
+func (o *operation) renew(k key, r *Request) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -87,13 +85,15 @@ func (o *operation) renew(k key) error {
 	o.alg = algAuto
 	o.asked, o.launched, o.heard = o.call, false, false
 	o.key, o.plan, o.state, o.ready, o.left = k, nil, o.state[:0], o.ready[:0], 0
-	o.begun, o.ending, o.ended, o.err, o.then = false, false, false, nil, nil
+	o.begun, o.ending, o.ended, o.err = false, false, false, nil
+	o.request = r
+	r.renew(o)
 	return nil
 }
 
 // prepare makes the operation persistent.
 func (o *operation) prepare(alg algorithm, chosen bool) {
-	o.prepared = &prepared{}
+	o.prepared = &prepared{request: &Request{o: o}}
 	if chosen {
 		o.schedule(alg)
 	}
@@ -174,9 +174,13 @@ func (o *operation) drive() {
 	o.t.remove(o)
 	o.mu.Lock()
 	o.ended = true
-	then, err := o.then, o.err
+	r, err := o.request, o.err
+	then, free := r.end(o.prepared == nil, err)
 	o.over.Set()
-	o.mu.Unlock() // from here on the operation may be in another use
+	o.mu.Unlock() // from here on the operation may be in another use, unless free says that nobody has it
+	if free {
+		o.t.reuse(o)
+	}
 	for _, f := range then {
 		f(err)
 	}
@@ -449,84 +453,4 @@ func (o *operation) abort(err error) {
 		}
 	}
 	o.drive()
-}
-
-// Request is an operation in flight. Its methods may be called from any goroutine, but
-// only one goroutine at a time may wait.
-type Request struct {
-	o   *operation // nil: the call was refused
-	err error
-}
-
-// Wait returns nil when the operation is complete on this rank: the results are there, and
-// the operation's memory may be used again. It returns the reason if the operation failed.
-// If ctx ends first, it returns the error of ctx, and the operation continues: see Cancel.
-func (r *Request) Wait(ctx context.Context) error {
-	if r.o == nil {
-		return r.err
-	}
-	if err := r.o.over.Wait(ctx); err != nil && !r.Done() {
-		return err
-	}
-	return r.o.err
-}
-
-// Done reports whether Wait would return at once.
-func (r *Request) Done() bool {
-	if r.o == nil {
-		return true
-	}
-	r.o.mu.Lock()
-	defer r.o.mu.Unlock()
-	return r.o.ended
-}
-
-// Then calls f once with the operation's error when the operation is complete: on the
-// goroutine that then drives the engine or, if the operation is complete already, on this
-// one before Then returns. f must not wait for anything; it may start operations.
-func (r *Request) Then(f func(error)) {
-	if r.o == nil {
-		f(r.err)
-		return
-	}
-	r.o.mu.Lock()
-	if !r.o.ended {
-		r.o.then = append(r.o.then, f)
-		r.o.mu.Unlock()
-		return
-	}
-	r.o.mu.Unlock()
-	f(r.o.err)
-}
-
-// Cancel gives an operation that is not complete up for all ranks: the team is revoked,
-// and its operations fail on each rank with a *rma.PeerError that names this rank and
-// wraps rma.ErrGivenUp. Cancel does not wait: the operation's memory may be used again
-// when Wait has returned.
-func (r *Request) Cancel() {
-	if r.o != nil && !r.Done() {
-		t := r.o.t
-		t.revoke(&rma.PeerError{Rank: t.eng.Rank(), Op: r.o.call.kind.String(), Err: rma.ErrGivenUp})
-	}
-}
-
-// wait is the blocking form of an operation: it ends with the operation.
-func (r *Request) wait(ctx context.Context) error {
-	err := r.Wait(ctx)
-	if !r.Done() {
-		r.Cancel()
-		<-r.o.finished()
-		err = errors.Join(err, r.o.err)
-	}
-	if r.o != nil && r.o.prepared == nil {
-		r.o.t.reuse(r.o)
-	}
-	return err
-}
-
-// finished is closed when the operation is over.
-func (o *operation) finished() <-chan struct{} {
-	c := make(chan struct{})
-	(&Request{o: o}).Then(func(error) { close(c) })
-	return c
 }

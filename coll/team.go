@@ -39,7 +39,9 @@ type team struct {
 	mu       sync.Mutex
 	channels map[uint32]*channel
 	ops      map[key]*operation // in flight
-	free     []*operation       // of blocking calls, to be used again
+	free     []*operation       // to be used again, as the next one
+	requests []*Request
+	freeTemp int // temporary memory of free, in bytes
 	plans    map[planKey]*plan
 	planned  int // memory of the plans, in bytes
 	early    map[key]earlies
@@ -103,9 +105,9 @@ const (
 	// earlyCost is the memory of an early and of its place in the table, besides its data.
 	earlyCost = 160
 	// maxFree bounds the operations that are kept for use again, and maxSpare the messages.
-	maxFree, maxSpare = 8, 64
-	// maxTemp is the largest temporary memory that is kept with an operation.
-	maxTemp = 8 << 20
+	maxFree, maxSpare = 32, 64
+	// maxTemp bounds the temporary memory that is kept with operations.
+	maxTemp = 32 << 20
 	// maxPlans bounds the schedules that are kept, and maxPlanBytes their memory.
 	maxPlans, maxPlanBytes = 64, 16 << 20
 )
@@ -247,6 +249,7 @@ func (t *team) unused() *operation {
 	if n := len(t.free); n > 0 {
 		o := t.free[n-1]
 		t.free = t.free[:n-1]
+		t.freeTemp -= cap(o.temp)
 		return o
 	}
 	return newOperation(t)
@@ -256,14 +259,36 @@ func (t *team) unused() *operation {
 // references but those of calls that have not noticed its end.
 func (t *team) reuse(o *operation) {
 	clear(o.bufs)
-	o.fold, o.then = nil, o.then[:0]
-	if cap(o.temp) > maxTemp {
-		o.temp = nil
-	}
+	o.fold, o.request = nil, nil
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.free) < maxFree && t.err == nil {
-		t.free = append(t.free, o)
+	if len(t.free) >= maxFree || t.err != nil {
+		return
+	}
+	if t.freeTemp+cap(o.temp) > maxTemp {
+		o.temp = nil
+	}
+	t.freeTemp += cap(o.temp)
+	t.free = append(t.free, o)
+}
+
+// unusedRequest returns a request that nobody has. t.mu is held.
+func (t *team) unusedRequest() *Request {
+	n := len(t.requests)
+	if n == 0 {
+		return &Request{}
+	}
+	r := t.requests[n-1]
+	t.requests = t.requests[:n-1]
+	return r
+}
+
+// reuseRequest takes the request of an operation that is over back from its only holder.
+func (t *team) reuseRequest(r *Request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.requests) < maxFree {
+		t.requests = append(t.requests, r)
 	}
 }
 
@@ -273,7 +298,7 @@ func (t *Team) start(o *operation) *Request {
 	pr := &o.problem
 	if t.prepares {
 		o.prepare(c.choose(pr, ch.tag))
-		return &o.request
+		return o.prepared.request
 	}
 	meets := pr.kind.meets() // all ranks wait for each other
 	c.mu.Lock()
@@ -281,15 +306,21 @@ func (t *Team) start(o *operation) *Request {
 	if err == nil && len(c.ops) >= maxInFlight && ch.tag != figuresTag { // others wait for that one
 		err = fmt.Errorf("coll: %v: %w", pr.kind, ErrBusy)
 	}
+	var r *Request
 	if err == nil {
-		err = o.renew(key{ch.tag, ch.next})
+		if o.prepared != nil {
+			r = o.prepared.request
+		} else {
+			r = c.unusedRequest()
+		}
+		err = o.renew(key{ch.tag, ch.next}, r)
 	}
 	if err != nil {
 		c.mu.Unlock()
 		if o.prepared == nil {
 			c.reuse(o)
 		}
-		return &Request{err: err}
+		return refused(err)
 	}
 	pr.meet = !meets && ch.loose+1 >= maxLoose
 	if ch.loose++; meets || pr.meet {
@@ -301,12 +332,12 @@ func (t *Team) start(o *operation) *Request {
 	alg, chosen := c.choose(pr, ch.tag)
 	if !chosen {
 		if c.await(o) {
-			return &o.request
+			return r
 		}
 		alg, _ = c.choose(pr, ch.tag)
 	}
 	c.launch(o, alg)
-	return &o.request
+	return r
 }
 
 // launch makes the schedule of an operation in the team's table, and begins it.
@@ -599,7 +630,7 @@ func (t *team) end(err error) bool {
 		ops = append(ops, o)
 	}
 	came := t.early
-	t.early, t.unknown, t.kept, t.waiting, t.free, t.spare, t.plans = nil, nil, 0, nil, nil, nil, nil
+	t.early, t.unknown, t.kept, t.waiting, t.free, t.requests, t.spare, t.plans = nil, nil, 0, nil, nil, nil, nil, nil
 	t.mu.Unlock()
 	for _, es := range came {
 		for e := es.first; e != nil; e = e.next {
