@@ -74,6 +74,7 @@ var (
 // build returns the schedule of the problem by its algorithm.
 func build(pr *problem) *schedule {
 	b := newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder)
+	b.folds = pr.size <= inlineMax && pr.count*uint64(pr.size) <= foldTotal
 	switch pr.kind {
 	case kindBarrier:
 		b.barrier()
@@ -280,7 +281,7 @@ func (b *builder) reduce(alg algorithm, root int, send, recv mem) {
 		}
 		switch {
 		case parent >= 0:
-			last = b.send(parent, s, last)
+			last = b.give(parent, s, last)
 		case root != top:
 			b.send(root, s, last)
 		}
@@ -292,16 +293,14 @@ func (b *builder) reduce(alg algorithm, root int, send, recv mem) {
 
 // reduceByBlocks reduces block i at rank i, and collects the blocks at the root.
 func (b *builder) reduceByBlocks(root int, send, recv mem) {
-	acc := recv
+	from := b.blocks(send, b.size)
 	if b.rank != root {
-		acc = b.temp(send.n)
-	}
-	from, to := b.blocks(send, b.size), b.blocks(acc, b.size)
-	last := b.reduceBlock(from, to[b.rank])
-	if b.rank != root {
-		b.send(root, to[b.rank], last)
+		mine := b.temp(from[b.rank].n)
+		b.send(root, mine, b.reduceBlock(from, mine))
 		return
 	}
+	to := b.blocks(recv, b.size)
+	b.reduceBlock(from, to[root])
 	for r := range b.size {
 		if r != root {
 			b.recv(r, to[r], b.reducedFrom[r]) // in place, the block is sent first
@@ -316,7 +315,11 @@ func (b *builder) reduceBlock(blocks []mem, to mem) int32 {
 	b.reducedFrom = make([]int32, p)
 	for s := 1; s < p; s++ {
 		r := (b.rank + s) % p
-		b.reducedFrom[r] = b.send(r, blocks[r])
+		if b.inOrder {
+			b.reducedFrom[r] = b.send(r, blocks[r])
+		} else {
+			b.reducedFrom[r] = b.give(r, blocks[r])
+		}
 	}
 	if !b.inOrder {
 		last := b.copy(to, blocks[b.rank])
@@ -358,7 +361,7 @@ func (b *builder) allreduce(alg algorithm, m, in mem, first int32) int32 {
 	if b.rank < 2*rest {
 		v = b.rank / 2
 		if b.rank%2 == 0 {
-			s := b.send(b.rank+1, m, first)
+			s := b.give(b.rank+1, m, first)
 			return b.recv(b.rank+1, m, s)
 		}
 		last = b.take(b.rank-1, m, true, first)
@@ -373,7 +376,7 @@ func (b *builder) allreduce(alg algorithm, m, in mem, first int32) int32 {
 		last = b.halving(m, in, v, p2, real, last)
 	} else {
 		for d := 1; d < p2; d *= 2 {
-			s := b.send(real(v^d), m, last)
+			s := b.give(real(v^d), m, last)
 			last = b.take(real(v^d), m, v&d != 0, last, s)
 		}
 	}
@@ -395,7 +398,7 @@ func (b *builder) halving(m, in mem, v, p2 int, real func(int) int, last int32) 
 		if v&d != 0 {
 			keep, give = give, keep
 		}
-		s := b.send(real(v^d), span(from, give[0], give[1]), last)
+		s := b.give(real(v^d), span(from, give[0], give[1]), last)
 		for i := give[0]; i < give[1]; i++ {
 			sent[i] = s
 		}
@@ -422,9 +425,9 @@ func (b *builder) allreduceRing(m, in mem, first int32) int32 {
 	for s := range p - 1 {
 		i := (b.rank - s + p) % p
 		if s == 0 {
-			sent[i] = b.send(next, own[i], last)
+			sent[i] = b.give(next, own[i], last)
 		} else {
-			sent[i] = b.send(next, blocks[i], last)
+			sent[i] = b.give(next, blocks[i], last)
 		}
 		i = (i - 1 + p) % p
 		last = b.takeOnto(prev, blocks[i], own[i], true, first)
@@ -647,8 +650,12 @@ func (b *builder) scan(exclusive bool, send, recv mem) {
 	excl := b.join(last) // exclusive: recv is written after send has been read, which may be the same
 	for d := 1; d < b.size; d *= 2 {
 		s := none
-		if b.rank+d < b.size {
+		switch {
+		case b.rank+d >= b.size:
+		case exclusive:
 			s = b.send(b.rank+d, acc, last)
+		default:
+			s = b.give(b.rank+d, acc, last)
 		}
 		if b.rank < d {
 			continue

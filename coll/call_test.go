@@ -378,6 +378,25 @@ func TestLarge(t *testing.T) {
 	})
 }
 
+// Data of reductions that travels with its header in one message or in several, up to the
+// largest that does so.
+func TestFolds(t *testing.T) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		ts := worlds(t, job(t, 3, fabric))
+		ctx := testutil.Context(t, testutil.Limit)
+		for _, n := range []int{inlineMax/8 + 1, foldMax / 8, foldMax/8 + 1, foldTotal / 8, foldTotal/8 + 1} {
+			each(t, ts, func(_ int, team *Team) error {
+				for range 3 {
+					if err := conform(ctx, team, 1, n, 1); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	})
+}
+
 // Seventeen ranks, which is not a power of two and exceeds the processors of most hosts.
 func TestManyRanks(t *testing.T) {
 	ts := worlds(t, job(t, 17, "shm"))

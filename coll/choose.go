@@ -190,7 +190,7 @@ func (t *team) await(o *operation) bool {
 // slowest path to a member. All ranks do so before the first operation whose choice needs
 // them.
 func (t *team) ask() {
-	buf := make([]float64, 5*figureSizes)
+	buf := make([]float64, len((&figures{}).all())*figureSizes)
 	if t.rank == 0 {
 		var f *figures
 		for _, r := range t.ranks[1:] {
@@ -200,15 +200,17 @@ func (t *team) ask() {
 				f = g
 			}
 		}
-		buf = slices.Concat(f.Sender[:], f.Latency[:], f.Receiver[:], f.Out[:], f.Copy[:])
+		for i, from := range f.all() {
+			copy(buf[i*figureSizes:], from[:])
+		}
 	}
 	StartBcast(t.with(figuresTag), 0, buf).Then(func(err error) {
 		if err != nil {
 			return // the team is revoked
 		}
 		f := &figures{}
-		for i, to := range [][]float64{f.Sender[:], f.Latency[:], f.Receiver[:], f.Out[:], f.Copy[:]} {
-			copy(to, buf[i*figureSizes:])
+		for i, to := range f.all() {
+			copy(to[:], buf[i*figureSizes:])
 		}
 		t.mu.Lock()
 		t.figures.Store(f)

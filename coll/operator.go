@@ -141,6 +141,10 @@ func Xor[T Bits]() Operator[T] {
 // unaligned.
 type folding func(dst, src []byte, lower bool)
 
+// unalignedMax is the size of the pieces in which memory is copied that a reduction cannot
+// use where it is.
+const unalignedMax = 4096
+
 // fold returns the operator as a reduction of memory.
 func (o Operator[T]) fold() folding {
 	return func(dst, src []byte, lower bool) {
@@ -152,15 +156,22 @@ func (o Operator[T]) fold() folding {
 			panic("coll: memory of a reduction is not aligned")
 		}
 		s, ok := elementsOf[T](src)
-		if !ok || lower && o.inOrder {
-			s = make([]T, len(d))
-			copy(bytesOf(s), src)
-		}
-		if lower && o.inOrder {
-			o.combine(s, d)
-			copy(d, s)
+		if ok && !(lower && o.inOrder) {
+			o.combine(d, s)
 			return
 		}
-		o.combine(d, s)
+		size := len(dst) / len(d)
+		s = make([]T, min(len(d), max(1, unalignedMax/size)))
+		for len(d) > 0 {
+			n := min(len(s), len(d))
+			copy(bytesOf(s[:n]), src)
+			if lower && o.inOrder {
+				o.combine(s[:n], d[:n])
+				copy(d, s[:n])
+			} else {
+				o.combine(d[:n], s[:n])
+			}
+			d, src = d[n:], src[n*size:]
+		}
 	}
 }

@@ -98,8 +98,17 @@ func combineAll[T comparable](t *testing.T, counts []int, f func(dst, src T) T) 
 			var o operation
 			require.NoError(t, setArguments(&o.arguments, kindAllreduce, 0, 1, 0, n, whole(base), whole(to), op))
 			size := n * int(o.size)
-			o.combine(&step{to: mem{2, 0, size}, base: mem{1, 0, size}, lower: lower}, bytesOf(from))
+			st := &step{to: mem{2, 0, size}, base: mem{1, 0, size}, lower: lower}
+			o.combine(st, 0, bytesOf(from))
 			require.NoError(t, equals("combination", wants, to))
+			for range 5 { // as a message that lies in parts
+				copy(to, random(n))
+				a, b := g.IntN(size+1), g.IntN(size+1)
+				a, b = min(a, b), max(a, b)
+				all := bytesOf(from)
+				o.combineParts(st, [][]byte{all[:a], all[a:b], all[b:]})
+				require.NoError(t, equals("combination of parts", wants, to), "%d, %d of %d", a, b, size)
+			}
 		}
 	}
 }

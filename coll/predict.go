@@ -20,6 +20,13 @@ type figures struct {
 	Receiver [figureSizes]float64 // work of the receiver
 	Out      [figureSizes]float64 // time for which the sender's link is occupied while the receiver works
 	Copy     [figureSizes]float64
+	Give     [figureSizes]float64 // work of the sender for data of a reduction, of at most foldMax bytes
+	Take     [figureSizes]float64 // work of its receiver, besides the reduction
+}
+
+// all returns the tables of f, in the order in which they are sent.
+func (f *figures) all() []*[figureSizes]float64 {
+	return []*[figureSizes]float64{&f.Sender, &f.Latency, &f.Receiver, &f.Out, &f.Copy, &f.Give, &f.Take}
 }
 
 const figureSizes = 31
@@ -31,7 +38,8 @@ const figureSizes = 31
 const messageWork = 1000
 
 // figuresOf derives figures from the parameters of a path, by the formulas of the modes that
-// messages of operations use: eager up to inlineMax, rendezvous behind a header above. maps
+// messages of operations use: eager up to inlineMax, and up to foldMax for data of reductions,
+// rendezvous behind a header above. maps
 // says that the receiver's processor copies from the sender's memory.
 func figuresOf(p *logp.Params, maps bool) *figures {
 	f := &figures{}
@@ -40,6 +48,8 @@ func figuresOf(p *logp.Params, maps bool) *figures {
 		n := int64(1) << i
 		c := p.C.At(n)
 		f.Copy[i] = c
+		f.Give[i] = messageWork + post + c + p.Os.At(n+headerSize)
+		f.Take[i] = messageWork + p.Or.At(n+headerSize)
 		if n <= inlineMax {
 			n += headerSize
 			f.Sender[i] = messageWork + post + c + p.Os.At(n)
@@ -133,7 +143,11 @@ func (f *figures) predict(ranks []*schedule) float64 {
 		me, s := &st[m.rank], &ranks[m.rank].steps[m.step]
 		switch s.kind {
 		case stepSend:
-			me.free = max(me.free, m.ns) + at(&f.Sender, s.from.n)
+			work, inline := &f.Sender, s.inline(s.from.n)
+			if inline && s.from.n > inlineMax {
+				work = &f.Give
+			}
+			me.free = max(me.free, m.ns) + at(work, s.from.n)
 			to := ranks[s.peer].find(int(m.rank), s.slot)
 			peer := &st[s.peer]
 			peer.came[to] = me.free + at(&f.Latency, s.from.n)
@@ -141,7 +155,7 @@ func (f *figures) predict(ranks []*schedule) float64 {
 			if !math.IsNaN(peer.open[to]) {
 				heap.Push(&q, moment{max(peer.open[to], peer.came[to]), s.peer, to})
 			}
-			if s.from.n <= inlineMax {
+			if inline {
 				done(m.rank, m.step, me.free)
 			}
 		case stepRecv, stepTake:
@@ -155,15 +169,19 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				}
 			}
 			start := max(me.free, m.ns)
-			if s.to.n > inlineMax {
+			work, inline := &f.Receiver, s.inline(s.to.n)
+			if inline && s.to.n > inlineMax {
+				work = &f.Take
+			}
+			if !inline {
 				start = max(start, st[s.peer].out)
 				st[s.peer].out = start + at(&f.Out, s.to.n)
 			}
-			me.free = start + at(&f.Receiver, s.to.n)
+			me.free = start + at(work, s.to.n)
 			if s.kind == stepTake {
 				me.free += foldCopies * at(&f.Copy, s.to.n)
 			}
-			if s.to.n > inlineMax {
+			if !inline {
 				done(s.peer, me.from[m.step], me.free+at(&f.Latency, 1))
 			}
 			done(m.rank, m.step, me.free)

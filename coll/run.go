@@ -218,7 +218,7 @@ func (o *operation) run(i int32) {
 	case stepRecv, stepTake:
 		o.receive(i)
 	case stepFold:
-		o.combine(s, o.mem(s.from))
+		o.combine(s, 0, o.mem(s.from))
 		o.done(i)
 	default:
 		copy(o.mem(s.to), o.mem(s.from))
@@ -260,11 +260,15 @@ func (o *operation) post(i int32, s *step) {
 	data := o.mem(s.from)
 	h := header{tag: o.key.tag, seq: o.key.seq, slot: s.slot, call: o.call, bytes: uint64(len(data))}
 	b := o.stage[s.stage : s.stage+headerSize]
-	if len(data) <= inlineMax {
+	if s.inline(len(data)) {
 		b = o.stage[s.stage : s.stage+headerSize+len(data)]
 		h.put(b)
 		copy(b[headerSize:], data)
 		o.hold(1)
+		if len(data) > inlineMax { // the next one waits for the staging memory
+			p.SendFunc(tag, b, o.calls(i).sent)
+			return
+		}
 		p.SendFunc(tag, b, o.sent)
 		o.done(i)
 		return
@@ -328,11 +332,12 @@ func (o *operation) arrive(from int, h *header, parts ...[]byte) bool {
 		o.mu.Unlock()
 		return false
 	}
-	i, expects := o.plan.find(from, h.slot), uint64(0)
+	i, expects, inline := o.plan.find(from, h.slot), uint64(0), true
 	if i >= 0 {
-		expects = uint64(o.plan.steps[i].to.n)
+		s := &o.plan.steps[i]
+		expects, inline = uint64(s.to.n), s.inline(s.to.n)
 	}
-	if i < 0 || h.call != o.call || h.bytes != expects || (h.later != 0) != (expects > inlineMax) || o.state[i].begun {
+	if i < 0 || h.call != o.call || h.bytes != expects || (h.later == 0) != inline || o.state[i].begun {
 		mine := o.call
 		o.mu.Unlock()
 		o.t.refuse(from, mine, h, expects)
@@ -369,13 +374,15 @@ func (o *operation) arrive(from int, h *header, parts ...[]byte) bool {
 // the first cache when it is reduced.
 const fusedMax = 16 << 10
 
-// combine performs a reduction.
-func (o *operation) combine(s *step, from []byte) {
-	to, base := o.mem(s.to), o.mem(s.base)
-	if base == nil {
+// combine performs a reduction of the part of a step's memory that begins at off and is as
+// long as from.
+func (o *operation) combine(s *step, off int, from []byte) {
+	to := o.mem(s.to.part(off, len(from)))
+	if s.base.n == 0 {
 		o.fold(to, from, s.lower)
 		return
 	}
+	base := o.mem(s.base.part(off, len(from)))
 	size := int(o.size)
 	piece := max(1, fusedMax/size) * size
 	for len(to) > 0 {
@@ -386,16 +393,34 @@ func (o *operation) combine(s *step, from []byte) {
 	}
 }
 
+// combineParts is combine of all of a step's memory with a message, whose parts need not
+// consist of whole elements.
+func (o *operation) combineParts(s *step, parts [][]byte) {
+	off, size := 0, int(o.size)
+	var divided []byte // the beginning of an element
+	for _, p := range parts {
+		if len(divided) > 0 {
+			n := min(size-len(divided), len(p))
+			divided, p = append(divided, p[:n]...), p[n:]
+			if len(divided) < size {
+				continue
+			}
+			o.combine(s, off, divided)
+			off, divided = off+size, divided[:0]
+		}
+		n := len(p) / size * size
+		o.combine(s, off, p[:n])
+		off, divided = off+n, append(divided, p[n:]...)
+	}
+}
+
 // place puts the data of a message where its step says.
 func (o *operation) place(i int32, parts ...[]byte) {
 	s := &o.plan.steps[i]
 	to := o.mem(s.to)
-	switch {
-	case s.kind == stepTake && len(parts) == 1:
-		o.combine(s, parts[0])
-	case s.kind == stepTake:
-		o.combine(s, slices.Concat(parts...))
-	default:
+	if s.kind == stepTake {
+		o.combineParts(s, parts)
+	} else {
 		for _, p := range parts {
 			to = to[copy(to, p):]
 		}

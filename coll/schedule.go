@@ -9,6 +9,18 @@ import (
 // through staging memory. Above it one more message costs less than the copies.
 const inlineMax = 4096
 
+// foldMax is the size of the largest data of a reduction that travels in one message with its
+// header: it is reduced from where the message arrives, while it is in the cache.
+const foldMax = 32 << 10
+
+// foldTotal is the largest data of a reduction that travels so. More data, of which several
+// messages have to wait for room at the receiver, is fetched.
+const foldTotal = 128 << 10
+
+// giving is the number of messages with more than inlineMax bytes of data for a reduction
+// that a rank sends at a time: they use the same staging memory in turn.
+const giving = 4
+
 // mem is a range of one of the buffers of an operation: of the application's, or of its
 // temporary memory. Schedules name memory in this way, not by addresses, so that one
 // schedule serves many operations, and its cost can be computed for ranks elsewhere.
@@ -29,7 +41,7 @@ const (
 	stepSend stepKind = iota // from is sent to peer
 	stepRecv                 // to becomes a message of peer
 	stepFold                 // to becomes base∘from or, with lower, from∘base
-	stepTake                 // the same, but from is a message of peer, of at most inlineMax bytes
+	stepTake                 // the same, but from is a message of peer, of at most foldMax bytes
 	stepCopy                 // to becomes from
 )
 
@@ -38,6 +50,7 @@ const (
 type step struct {
 	kind  stepKind
 	lower bool
+	fold  bool // sends: the peer's step is a stepTake
 	peer  int32
 	slot  uint32
 	stage int // sends: offset in the staging memory
@@ -47,6 +60,9 @@ type step struct {
 	waits int32   // number of steps before this one
 	next  []int32 // the steps behind it
 }
+
+// inline reports whether the data of a send or receive of n bytes follows its header.
+func (s *step) inline(n int) bool { return n <= inlineMax || s.fold || s.kind == stepTake }
 
 // stepBytes is the memory of a step without next.
 const stepBytes = 128
@@ -86,10 +102,15 @@ type builder struct {
 	rank, size int
 	elem       int // bytes of an element: no message divides one
 	inOrder    bool
+	folds      bool // data for reductions of more than inlineMax bytes travels with its header
 	s          *schedule
 	sent, got  []uint32 // by peer: messages so far
 
 	reducedFrom []int32 // by peer: the step of reduceBlock that sends the peer's block
+
+	gives  int           // messages of give with more than inlineMax bytes
+	stages [giving]int   // their staging memory
+	given  [giving]int32 // the last send that uses it
 }
 
 func newBuilder(rank, size, elem int, inOrder bool) *builder {
@@ -125,6 +146,42 @@ func (b *builder) send(peer int, m mem, after ...int32) int32 {
 	return b.add(s, after)
 }
 
+// give sends m to a peer's take or takeOnto. It returns the step after which m may change.
+func (b *builder) give(peer int, m mem, after ...int32) int32 {
+	if m.n <= inlineMax || !b.folds {
+		return b.send(peer, m, after...)
+	}
+	var sent []int32
+	for _, part := range b.parts(m) {
+		s := step{kind: stepSend, fold: true, peer: int32(peer), slot: b.sent[peer], from: part}
+		b.sent[peer]++
+		waits, k := after, b.gives%giving
+		if b.gives < giving {
+			b.stages[k] = b.s.stage
+			b.s.stage += headerSize + foldMax
+		} else {
+			waits = append(slices.Clone(after), b.given[k])
+		}
+		b.gives++
+		s.stage = b.stages[k]
+		b.given[k] = b.add(s, waits)
+		sent = append(sent, b.given[k])
+	}
+	return b.join(sent...)
+}
+
+// parts divides m into parts of at most foldMax bytes.
+func (b *builder) parts(m mem) (out []mem) {
+	if m.n <= inlineMax {
+		return []mem{m}
+	}
+	most := foldMax / b.elem * b.elem
+	for at := 0; at < m.n; at += most {
+		out = append(out, m.part(at, min(most, m.n-at)))
+	}
+	return out
+}
+
 // recv receives m.
 func (b *builder) recv(peer int, m mem, after ...int32) int32 {
 	return b.expect(step{kind: stepRecv, peer: int32(peer), to: m}, after)
@@ -146,11 +203,20 @@ func (b *builder) take(peer int, m mem, lower bool, after ...int32) int32 {
 
 // takeOnto is take, but m becomes the combination of base with the message.
 func (b *builder) takeOnto(peer int, m, base mem, lower bool, after ...int32) int32 {
-	if base == m {
-		base = mem{}
+	inPlace := base == m
+	if m.n <= inlineMax || b.folds {
+		var taken []int32
+		for _, part := range b.parts(m) {
+			s := step{kind: stepTake, peer: int32(peer), to: part, lower: lower}
+			if !inPlace {
+				s.base = base.part(part.off-m.off, part.n)
+			}
+			taken = append(taken, b.expect(s, after))
+		}
+		return b.join(taken...)
 	}
-	if m.n <= inlineMax {
-		return b.expect(step{kind: stepTake, peer: int32(peer), to: m, base: base, lower: lower}, after)
+	if inPlace {
+		base = mem{}
 	}
 	t := b.temp(m.n)
 	r := b.recv(peer, t)

@@ -20,10 +20,10 @@ type service struct {
 
 	receiving atomic.Pointer[rma.Receiving]
 	// Of messages that are not in place; the engine's goroutine's.
-	spare    *buffer // free ones
-	spares   int
-	fetching []int // by rank: buffers in use
-	stalled  bool  // a rank has no buffer left
+	spare    [2]*buffer // free ones: for at most inlineMax bytes of data, and for more
+	spares   [2]int
+	fetching [][2]int // by rank: buffers in use
+	stalled  bool     // a rank has no buffer left
 
 	drops discards
 
@@ -55,7 +55,7 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 		return nil, fmt.Errorf("coll: %w", err)
 	}
 	s := &service{eng: eng, force: force, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, refused: map[string]map[int]error{}, lost: map[int]error{},
-		fetching: make([]int, eng.Size())}
+		fetching: make([][2]int, eng.Size())}
 	ranks := make([]int, eng.Size())
 	for r := range ranks {
 		ranks[r] = r
@@ -228,36 +228,39 @@ type receiver service
 // Arriving implements rma.Receiver.
 func (r *receiver) Arriving(m rma.Envelope, inPlace bool) rma.Landing {
 	switch {
-	case m.Len < headerSize || m.Len > headerSize+inlineMax:
+	case m.Len < headerSize || m.Len > headerSize+foldMax:
 		return rma.Landing{Unwanted: true}
 	case inPlace:
 		return rma.Landing{}
 	}
-	s := (*service)(r)
-	if s.fetching[m.From] >= maxBuffers {
+	s, k := (*service)(r), 0
+	if m.Len > headerSize+inlineMax {
+		k = 1
+	}
+	if s.fetching[m.From][k] >= maxBuffers[k] {
 		s.stalled = true
 		return rma.Landing{Later: true}
 	}
-	s.fetching[m.From]++
-	b := s.spare
+	s.fetching[m.From][k]++
+	b := s.spare[k]
 	if b == nil {
-		b = &buffer{}
+		b = &buffer{bytes: make([]byte, headerSize+[...]int{inlineMax, foldMax}[k]), kind: k}
 	} else {
-		s.spare = b.next
-		s.spares--
+		s.spare[k] = b.next
+		s.spares[k]--
 	}
 	return rma.Landing{Buf: b.bytes[:m.Len], Token: b}
 }
 
-// maxBuffers bounds the buffers of a rank in use, and the free ones.
-const maxBuffers = 64
+// maxBuffers bounds the buffers of a rank in use, and the free ones, of each kind.
+var maxBuffers = [...]int{64, 2 * giving}
 
 // free takes a buffer back, and then the messages for which there was none.
 func (s *service) free(from int, b *buffer) {
-	s.fetching[from]--
-	if s.spares < maxBuffers {
-		b.next, s.spare = s.spare, b
-		s.spares++
+	s.fetching[from][b.kind]--
+	if s.spares[b.kind] < maxBuffers[b.kind] {
+		b.next, s.spare[b.kind] = s.spare[b.kind], b
+		s.spares[b.kind]++
 	}
 	if r := s.receiving.Load(); s.stalled && r != nil {
 		s.stalled = false
@@ -268,7 +271,8 @@ func (s *service) free(from int, b *buffer) {
 // buffer is the destination of a message that is fetched. It is used again: the engine keeps
 // it registered.
 type buffer struct {
-	bytes [headerSize + inlineMax]byte
+	bytes []byte
+	kind  int
 	next  *buffer
 }
 

@@ -160,26 +160,29 @@ func TestLies(t *testing.T) {
 func TestBuffersAreBounded(t *testing.T) {
 	s := worlds(t, job(t, 2, "shm"))[0].t.s
 	r := (*receiver)(s)
-	m := rma.Envelope{From: 1, Tag: tagData, Len: headerSize + inlineMax}
-	for range 2 {
-		var tokens []any
-		for range maxBuffers {
-			l := r.Arriving(m, false)
-			require.Len(t, l.Buf, m.Len)
-			tokens = append(tokens, l.Token)
+	for k, n := range []int{inlineMax, foldMax} {
+		m := rma.Envelope{From: 1, Tag: tagData, Len: headerSize + n}
+		for range 2 {
+			var tokens []any
+			for range maxBuffers[k] {
+				l := r.Arriving(m, false)
+				require.Len(t, l.Buf, m.Len)
+				tokens = append(tokens, l.Token)
+			}
+			require.Equal(t, rma.Landing{Later: true}, r.Arriving(m, false))
+			require.True(t, s.stalled)
+			other := rma.Envelope{Tag: tagData, Len: headerSize}
+			l := r.Arriving(other, false)
+			require.Len(t, l.Buf, headerSize)
+			r.Arrived(other, l.Token, nil, rma.ErrFlushed)
+			for _, b := range tokens {
+				r.Arrived(m, b, nil, rma.ErrFlushed)
+			}
+			require.Equal(t, maxBuffers[k], s.spares[k])
+			require.False(t, s.stalled)
 		}
-		require.Equal(t, rma.Landing{Later: true}, r.Arriving(m, false))
-		require.True(t, s.stalled)
-		other := rma.Envelope{Tag: tagData, Len: headerSize}
-		l := r.Arriving(other, false)
-		require.Len(t, l.Buf, headerSize)
-		r.Arrived(other, l.Token, nil, rma.ErrFlushed)
-		for _, k := range tokens {
-			r.Arrived(m, k, nil, rma.ErrFlushed)
-		}
-		require.Equal(t, maxBuffers, s.spares)
-		require.False(t, s.stalled)
 	}
+	require.True(t, r.Arriving(rma.Envelope{From: 1, Tag: tagData, Len: headerSize + foldMax + 1}, false).Unwanted)
 }
 
 // A rank whose headers announce data that never comes costs one goroutine at most, and a
