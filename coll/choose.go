@@ -27,6 +27,13 @@ func forced() (map[kind]algorithm, error) {
 	return f, nil
 }
 
+// CheckAlgorithms returns an error that wraps ErrInvalid if a list is not one for
+// RMA_COLL_ALGORITHM or Team.Force.
+func CheckAlgorithms(list string) error {
+	_, err := parseForced(list)
+	return err
+}
+
 func parseForced(text string) (map[kind]algorithm, error) {
 	out := map[kind]algorithm{}
 	for f := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ' ' }) {

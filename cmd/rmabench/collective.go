@@ -11,9 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/collective"
 	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/settings"
 )
 
 // collFlags are the flags of coll.
@@ -97,6 +99,13 @@ func (f *collFlags) requests() (reqs []collective.Request, err error) {
 	}
 	if len(f.ranks) == 0 {
 		return nil, errors.New("--ranks: want a number")
+	}
+	v, err := settings.Environment()
+	if err != nil {
+		return nil, err
+	}
+	if err := coll.CheckAlgorithms(v.Text("RMA_COLL_ALGORITHM")); err != nil {
+		return nil, fmt.Errorf("RMA_COLL_ALGORITHM: %w", err)
 	}
 	for _, p := range f.ranks {
 		req := f.req

@@ -34,11 +34,24 @@ func TestColl(t *testing.T) {
 	require.Equal(t, 2, strings.Count(out, "allreduce"), "a line for each number of ranks")
 	for bad, says := range map[string]string{"--ops fold": `operation "fold"`, "--ops=": "no operation", "--sizes 7": "size 7", "--sizes=": "empty list", "--ranks 0": "0 ranks",
 		"--ranks 300": "300 ranks: want 1 to 256", "--ranks=": "--ranks", "--fabric x": "x", "--format xml": "xml", "--rounds 0": "0 rounds", "--rounds 1001": "1001 rounds",
-		"--time 0s": "0s for a series", "--time 2m": "2m0s for a series", "--ranks 2,0": "0 ranks", "--choice --ranks 65": "65 ranks", "--sizes 1G --ranks 2": "of 2 ranks together"} {
+		"--time 0s": "0s for a series", "--time 2m": "2m0s for a series", "--ranks 2,0": "0 ranks", "--choice --ranks 65": "65 ranks", "--sizes 1G --ranks 2": "of 2 ranks together",
+		"--sizes 64M --ranks 16": "of 16 ranks together"} {
 		code, out, errs := rmabench(t, append([]string{"coll"}, strings.Fields(bad)...)...)
 		require.Equal(t, exitUsage, code, bad)
 		require.Contains(t, errs, says, bad)
 		require.Empty(t, out, bad)
+	}
+}
+
+// A list of algorithms that is wrong is reported once, as wrong use, before a rank is started.
+func TestCollWrongAlgorithm(t *testing.T) {
+	t.Setenv("RMA_COLL_ALGORITHM", "allreduce=fast")
+	for _, args := range [][]string{{"coll"}, {"coll", "--choice"}} {
+		code, out, errs := rmabench(t, args...)
+		require.Equal(t, exitUsage, code, errs)
+		require.Empty(t, out)
+		require.Equal(t, 1, strings.Count(errs, "allreduce=fast"), errs)
+		require.Contains(t, errs, "RMA_COLL_ALGORITHM")
 	}
 }
 

@@ -34,8 +34,8 @@ var Formats = []string{"table", "json"}
 var ErrRequest = errors.New("collective: bad request")
 
 const (
-	// maxMemory bounds the bytes of a buffer.
-	maxMemory = 1 << 30
+	// maxMemory bounds the bytes of the buffers of all ranks.
+	maxMemory = 8 << 30
 	maxRanks  = 256
 	// maxPredicted is the largest team whose choices are predicted.
 	maxPredicted = 64
@@ -79,8 +79,9 @@ func (r *Request) Check() error {
 		}
 	}
 	for _, n := range r.Sizes {
-		if n < 8 || n%8 != 0 || n > maxMemory/r.Ranks {
-			return fmt.Errorf("%w: size %d: want a multiple of 8 from 8 on, up to 1 GiB for all of %d ranks together", ErrRequest, n, r.Ranks)
+		// Each rank has two buffers of n bytes, and two of n for each rank: see operation.
+		if most := int64(maxMemory) / int64(2*r.Ranks*(r.Ranks+1)) &^ 7; n < 8 || n%8 != 0 || int64(n) > most {
+			return fmt.Errorf("%w: size %d: want a multiple of 8, from 8 to %d: the buffers of %d ranks together have at most 8 GiB", ErrRequest, n, most, r.Ranks)
 		}
 	}
 	switch {
