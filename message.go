@@ -134,6 +134,15 @@ func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
 	return m, err
 }
 
+// ThenLen is Then with the length of the message in bytes. After an error it is of no meaning.
+func (r RecvRequest) ThenLen(f func(n int, err error)) {
+	if r.err != nil || !r.waitable() {
+		r.Then(func(err error) { f(0, err) })
+		return
+	}
+	r.op.ThenLen(f)
+}
+
 // trySend sends a message, if it may travel alone and the link takes it at once. Otherwise
 // the request is zero and nothing has happened.
 // Hot path.

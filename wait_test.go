@@ -111,3 +111,48 @@ func TestThen(t *testing.T) {
 		require.ErrorIs(t, got, ErrBounds)
 	})
 }
+
+// ThenLen reports the length of a message that has come before or comes later, and the error
+// of a receive that ends without one.
+func TestThenLen(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := open(t, 2, fabric)
+		ctx := testutil.Context(t, testutil.Limit)
+		type result struct {
+			n   int
+			err error
+		}
+		results := make(chan result, 1)
+		take := func(n int, err error) { results <- result{n, err} }
+		for _, n := range []int{0, 5, 4000, 1 << 20} {
+			for _, first := range []bool{false, true} {
+				var sent Request
+				if first {
+					sent = es[0].Peer(1).SendTag(7, make([]byte, n))
+					if n <= 4000 {
+						require.NoError(t, sent.Wait(ctx))
+					}
+				}
+				es[1].Peer(0).RecvTag(7, make([]byte, n+8)).ThenLen(take)
+				if !first {
+					sent = es[0].Peer(1).SendTag(7, make([]byte, n))
+				}
+				if !first || n > 4000 {
+					require.NoError(t, sent.Wait(ctx))
+				}
+				select {
+				case r := <-results:
+					require.Equal(t, result{n, nil}, r)
+				case <-ctx.Done():
+					t.Fatal("callback missing")
+				}
+			}
+		}
+		r := es[1].Peer(0).RecvTag(7, nil)
+		r.ThenLen(take)
+		r.ThenLen(take)
+		require.ErrorIs(t, (<-results).err, ErrRequestUsed)
+		require.NoError(t, es[0].Peer(1).SendTag(7, make([]byte, 9)).Wait(ctx))
+		require.ErrorIs(t, (<-results).err, ErrShortBuffer)
+	})
+}

@@ -35,7 +35,8 @@ type Operation struct {
 	spent  *Budget       // the budget that counts it until it ends
 	work   Work
 	poll   progress.Poller // the same
-	hook   func(error)     // called at the end of an operation without a waiter
+	hook   func(error)     // called at the end of an operation without a waiter, or the next
+	valued func(n int, err error)
 
 	Value uint64 // result of an atomic; length of a message
 	Err   error  // why it failed
@@ -84,6 +85,9 @@ func (o *Operation) Release() {
 	if o.hook != nil {
 		o.hook = nil
 	}
+	if o.valued != nil {
+		o.valued = nil
+	}
 	o.work.Recycle()
 }
 
@@ -123,6 +127,17 @@ func (o *Operation) Finish() {
 // now if it has ended. If f is nil, Work.Blame records the error.
 func (o *Operation) Then(f func(error)) {
 	o.hook = f
+	o.after()
+}
+
+// ThenLen is Then with the length of the message, for an f that is not nil.
+func (o *Operation) ThenLen(f func(n int, err error)) {
+	o.valued = f
+	o.after()
+}
+
+// after uses the requests of o up. Its callback is set.
+func (o *Operation) after() {
 	o.gen.Add(1)
 	if !o.Detach() {
 		o.settle()
@@ -131,13 +146,16 @@ func (o *Operation) Then(f func(error)) {
 
 // settle returns an operation to its pool that has ended and has no waiter.
 func (o *Operation) settle() {
-	hook, err := o.hook, o.Err
-	if hook == nil && err != nil {
+	hook, valued, value, err := o.hook, o.valued, o.Value, o.Err
+	if hook == nil && valued == nil && err != nil {
 		o.work.Blame(err)
 	}
 	o.Drop()
-	if hook != nil {
+	switch {
+	case hook != nil:
 		hook(err)
+	case valued != nil:
+		valued(int(value), err)
 	}
 }
 
