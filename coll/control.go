@@ -203,7 +203,7 @@ func (s *service) control(m rma.Envelope, parts [][]byte) {
 		b = append(b, p...)
 	}
 	f, ok := parseFrame(b)
-	if !ok {
+	if !ok || s.floods(m.From, &f) {
 		s.lose(m.From, ErrProtocol, false)
 		return
 	}

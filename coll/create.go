@@ -253,6 +253,25 @@ func (s *service) withdraw(name string, f *forming) {
 	}
 }
 
+// maxForming bounds the names of teams that a rank has joined, and this rank has not.
+const maxForming = 1024
+
+// floods reports whether a join of a rank exceeds maxForming.
+func (s *service) floods(from int, m *frame) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.kind != frameJoin || len(s.forming) < maxForming || s.forming[m.name] != nil {
+		return false
+	}
+	n := 0
+	for _, f := range s.forming {
+		if f.over == nil && f.joined[from] != nil {
+			n++
+		}
+	}
+	return n >= maxForming
+}
+
 // form takes a frame about a team that is being made.
 func (s *service) form(from int, m *frame) {
 	s.mu.Lock()

@@ -61,7 +61,10 @@ type progress struct {
 }
 
 // callbacks are called at the end of a step's message.
-type callbacks struct{ sent, fetched func(error) }
+type callbacks struct {
+	sent    func(error)
+	fetched func(n int, err error)
+}
 
 // newOperation returns an operation that is not in flight.
 func newOperation(t *team) *operation {
@@ -292,7 +295,7 @@ func (o *operation) calls(i int32) *callbacks {
 				}
 				o.sent(err)
 			},
-			fetched: func(err error) { o.fetched(i, err) },
+			fetched: func(n int, err error) { o.fetched(i, n, err) },
 		}
 	}
 	return o.state[i].calls
@@ -440,20 +443,22 @@ func (o *operation) fetch(i int32) {
 		r.Cancel()
 	}
 	o.mu.Unlock()
-	r.Then(call)
+	r.ThenLen(call)
 }
 
-// fetched ends the receive of a step.
-func (o *operation) fetched(i int32, err error) {
+// fetched ends the receive of a step, of a message of n bytes.
+func (o *operation) fetched(i int32, n int, err error) {
 	o.mu.Lock()
 	o.state[i].recv = rma.RecvRequest{}
-	later := o.state[i].later
+	later, s := o.state[i].later, &o.plan.steps[i]
 	o.mu.Unlock()
 	switch {
+	case err == nil && n != s.to.n: // not what its header has announced
+		o.t.revoke(&rma.PeerError{Rank: o.t.ranks[s.peer], Op: o.call.kind.String(), Err: ErrProtocol})
 	case err == nil:
 		o.done(i)
 	case errors.Is(err, rma.ErrCanceled):
-		o.t.s.discard(o.t.eng.Peer(o.t.ranks[o.plan.steps[i].peer]), later)
+		o.t.s.discard(o.t.eng.Peer(o.t.ranks[s.peer]), later)
 	default:
 		o.t.fail(o, err)
 	}

@@ -155,6 +155,64 @@ func TestLies(t *testing.T) {
 	}
 }
 
+// Data that is not as long as its header says revokes the team, whether it comes through the
+// ring or is fetched, and does not leave an operation that looks complete.
+func TestDataOfAnotherLength(t *testing.T) {
+	for _, n := range []int{8 << 10, 1 << 20} {
+		for _, more := range []int{-n, 1 - n, -8, 8} {
+			t.Run(fmt.Sprintf("%d%+d", n, more), func(t *testing.T) {
+				t.Parallel()
+				es := job(t, 2, "shm")
+				ctx := testutil.Context(t, testutil.Limit)
+				ts := worlds(t, es)
+				require.NoError(t, ts[0].Force("bcast=binomial"))
+				got := make([]int64, n/8)
+				q := StartBcast(ts[0], 1, got)
+				h := header{later: 5, bytes: uint64(n), call: call{kind: kindBcast, elem: reflect.Int64, alg: algBinomial, size: 8, root: 1, count: uint64(n / 8)}}
+				b := make([]byte, headerSize)
+				h.put(b)
+				require.NoError(t, es[1].Peer(0).SendTag(tagData, b).Wait(ctx))
+				es[1].Peer(0).SendFunc(tagPayload|5, make([]byte, n+more), nil)
+				err := q.Wait(ctx)
+				require.ErrorIs(t, err, ErrRevoked)
+				if more < 0 {
+					require.ErrorIs(t, err, ErrProtocol)
+					var pe *rma.PeerError
+					require.ErrorAs(t, err, &pe)
+					require.Equal(t, 1, pe.Rank)
+				}
+			})
+		}
+	}
+}
+
+// The names of teams that a rank joins, and this one does not, are bounded: a rank that makes
+// names up loses its teams here, and the memory is free again.
+func TestJoinsAreBounded(t *testing.T) {
+	es := job(t, 3, "shm")
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, es)
+	s := ts[0].t.s
+	pair := make([]*Team, 2)
+	each(t, ts[:2], func(r int, _ *Team) (err error) { pair[r], err = New(ctx, es[r], []int{0, 1}, "pair"); return err })
+	join := func(from, i int) {
+		f := frame{kind: frameJoin, name: fmt.Sprint("made up ", i)}
+		s.control(rma.Envelope{From: from, Tag: tagControl}, [][]byte{f.bytes()})
+	}
+	forming := func() int { s.mu.Lock(); defer s.mu.Unlock(); return len(s.forming) }
+	for i := range maxForming {
+		join(2, i)
+		join(2, i) // the same
+	}
+	require.Equal(t, maxForming, forming())
+	join(1, maxForming) // another rank may
+	require.NoError(t, ts[0].Err())
+	join(2, maxForming+1)
+	require.ErrorIs(t, ts[0].Err(), ErrProtocol)
+	require.Equal(t, 1, forming())
+	each(t, pair, func(_ int, team *Team) error { return conform(ctx, team, 1, 3, 1) })
+}
+
 // The buffers for messages that a rank has announced are bounded: further messages of that
 // rank wait, those of others do not.
 func TestBuffersAreBounded(t *testing.T) {
