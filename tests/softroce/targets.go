@@ -41,7 +41,8 @@ const (
 // targets lists what `make softroce` runs, in this order.
 var targets = []target{
 	{pkg: "tests/softroce/smoke", topologies: []string{"one", "two", "guests"}, omit: []omission{
-		{tests: "!Pingpong", why: "of its tests only Pingpong moves data in both directions"}}},
+		{tests: "!Pingpong", why: "of its tests only Pingpong moves data in both directions"},
+		{tests: "TestPingpongCrossesTheWire", why: "a side of ibv_rc_pingpong whose last acknowledgement is lost repeats for ever if the other has ended: in TestPingpongOutlasted that one stays"}}},
 	{pkg: "verbs", topologies: []string{"one", "two"}, omit: []omission{
 		{tests: "TestDatagrams", why: "a datagram that is lost is lost"},
 		{tests: "TestErrorsAreTypedAndTouchNothing|TestMemoryWindows", why: whyNAK},

@@ -5,13 +5,16 @@ package smoke
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,20 +103,30 @@ func TestWritesStayInTheGuest(t *testing.T) {
 	require.NoError(t, os.Remove("written-in-the-guest"))
 }
 
-// pingpong runs both sides of ibv_rc_pingpong with validated data.
+// pingpong runs both sides of ibv_rc_pingpong with validated data, until both end by
+// themselves.
 func pingpong(t *testing.T, s site, server, client int, args ...string) {
 	t.Helper()
 	port := freePort(t)
-	side := func(i int, more ...string) *process {
-		a := append([]string{"-d", s.devices[i], "-g", gidIndex(t, s.devices[i], s.addrs[i]), "-p", port, "-c"}, args...)
-		return start(t, "ibv_rc_pingpong", append(a, more...)...)
-	}
-	srv := side(server)
-	waitListening(t, port)
-	cli := side(client, s.addrs[server])
-	require.NoError(t, cli.wait(), "client:\n%s\nserver:\n%s", cli.out, srv.out)
-	require.NoError(t, srv.wait(), "server:\n%s", srv.out)
-	require.Contains(t, cli.out.String(), "bytes in")
+	srv := s.start(t, server, port, args...)
+	srv.listens(t, port)
+	cli := s.start(t, client, port, append(args, s.addrs[server])...)
+	cli.ends(t, srv)
+	srv.ends(t, cli)
+}
+
+// outlasted runs both sides for iters messages each way, with a client that waits for one
+// more and is killed behind the server. A side whose last message lost its acknowledgement
+// repeats that message, without limit (the program asks for 7 retries, which is infinity to
+// rdma_rxe): it ends only if the other side is there to acknowledge it.
+func outlasted(t *testing.T, s site, server, client, iters int, args ...string) {
+	t.Helper()
+	port := freePort(t)
+	srv := s.start(t, server, port, append(args, "-n", fmt.Sprint(iters))...)
+	srv.listens(t, port)
+	cli := s.start(t, client, port, append(args, "-n", fmt.Sprint(iters+1), s.addrs[server])...)
+	srv.ends(t, cli)
+	cli.stays(t, srv)
 }
 
 func TestPingpongOneDevice(t *testing.T) {
@@ -137,51 +150,149 @@ func TestPingpongCrossesTheWire(t *testing.T) {
 	}
 }
 
-// Both guests run this test: node 0 serves, node 1 is the client.
+// The same on a wire that may lose packets.
+func TestPingpongOutlasted(t *testing.T) {
+	s := here(t)
+	s.only(t, "two")
+	const iters, size = 100, 8192
+	for _, dir := range [][2]int{{0, 1}, {1, 0}} {
+		before := []uint64{received(t, s, 0), received(t, s, 1)}
+		outlasted(t, s, dir[0], dir[1], iters, "-s", fmt.Sprint(size))
+		for i := range before {
+			require.GreaterOrEqual(t, received(t, s, i)-before[i], uint64(iters*size),
+				"bytes received below %s", s.devices[i])
+		}
+	}
+}
+
+// Both guests run this test: node 0 serves, node 1 is the client, which outlasts the server.
+// A second connection, for which node 0 listens once its server does, tells it of the end.
 func TestPingpongBetweenGuests(t *testing.T) {
 	s := here(t)
 	s.only(t, "guests")
-	const port = "18515"
-	args := []string{"-d", s.devices[0], "-g", gidIndex(t, s.devices[0], s.addrs[0]), "-p", port, "-n", "50", "-c"}
+	const port, farewell, iters = "18515", "18516", 50
+	ctx := testutil.Context(t, limit)
 	if s.node == 0 {
-		p := start(t, "ibv_rc_pingpong", args...)
-		require.NoError(t, p.wait(), "%s", p.out)
+		srv := s.start(t, 0, port, "-n", fmt.Sprint(iters))
+		srv.listens(t, port)
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+farewell)
+		require.NoError(t, err)
+		defer l.Close()
+		context.AfterFunc(ctx, func() { l.Close() })
+		c, err := l.Accept()
+		require.NoError(t, err, "no client came")
+		defer c.Close()
+		srv.ends(t, nil)
 		return
 	}
-	deadline := time.Now().Add(limit)
-	for {
-		p := start(t, "ibv_rc_pingpong", append(args, s.peer)...)
-		err := p.wait()
-		if err == nil {
-			return
+	c := dial(ctx, t, net.JoinHostPort(s.peer, farewell))
+	cli := s.start(t, 0, port, "-n", fmt.Sprint(iters+1), s.peer)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-cli.done: // with an error
 		}
-		// the server may not listen yet; any other failure is one of the test
-		require.Contains(t, p.out.String(), "Couldn't connect", "client: %v", err)
-		require.True(t, time.Now().Before(deadline), "no server at %s", s.peer)
-		time.Sleep(50 * time.Millisecond) // sleep: the other guest starts its server in its own time
+		c.Close()
+	}()
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatalf("the server did not end: %v\nclient:\n%sdevice:\n%s", err, cli.kill(), s.counters())
+	}
+	cli.stays(t, nil)
+}
+
+// dial connects to an address of the other guest, which may not listen yet.
+func dial(ctx context.Context, t *testing.T, addr string) net.Conn {
+	t.Helper()
+	for {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			return c
+		}
+		require.NoError(t, ctx.Err(), "%v", err)
+		time.Sleep(50 * time.Millisecond) // sleep: the other guest opens the port in its own time
 	}
 }
 
-// limit bounds each helper process; emulation under load is slow.
+// limit bounds each wait for a process; emulation under load is slow.
 const limit = testutil.Limit
 
+// process is one side of ibv_rc_pingpong.
 type process struct {
-	cmd *exec.Cmd
-	out *bytes.Buffer
+	cmd  *exec.Cmd
+	out  bytes.Buffer // complete behind done
+	done chan struct{}
+	err  error
+	s    site
 }
 
-func start(t *testing.T, name string, args ...string) *process {
+// start starts a side on device i, with validated data. Its output is written by the line:
+// that of a process that is killed is complete, too.
+func (s site) start(t *testing.T, i int, port string, args ...string) *process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	t.Cleanup(cancel)
-	p := &process{exec.CommandContext(ctx, name, args...), new(bytes.Buffer)}
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p := &process{s: s, done: make(chan struct{})}
+	p.cmd = exec.Command("stdbuf", append([]string{"-oL", "ibv_rc_pingpong",
+		"-d", s.devices[i], "-g", gidIndex(t, s.devices[i], s.addrs[i]), "-p", port, "-c"}, args...)...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	require.NoError(t, p.cmd.Start())
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	t.Cleanup(func() { p.kill() })
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
 	return p
 }
 
-func (p *process) wait() error { return p.cmd.Wait() }
+// kill ends the process and returns what it printed.
+func (p *process) kill() string {
+	if p == nil {
+		return "in the other guest\n"
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.done
+	return p.out.String()
+}
+
+// ends waits until p has ended by itself, content.
+func (p *process) ends(t *testing.T, other *process) {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-testutil.Context(t, limit).Done():
+		state := p.s.counters()
+		t.Fatalf("%v does not end:\n%sthe other side:\n%sdevices:\n%s", p.cmd.Args, p.kill(), other.kill(), state)
+	}
+	out := p.out.String()
+	if p.err != nil {
+		t.Fatalf("%v: %v:\n%sthe other side:\n%sdevices:\n%s", p.cmd.Args, p.err, out, other.kill(), p.s.counters())
+	}
+	require.Contains(t, out, "iters in")
+	require.NotContains(t, out, "invalid data")
+}
+
+// stays kills p, which by itself does not end without an error.
+func (p *process) stays(t *testing.T, other *process) {
+	t.Helper()
+	out := p.kill()
+	var exit *exec.ExitError
+	require.ErrorAs(t, p.err, &exit, "it was to wait for one more message:\n%s", out)
+	require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal(), "%v: %v:\n%sthe other side:\n%s", p.cmd.Args, p.err, out, other.kill())
+	require.Contains(t, out, "remote address")
+}
+
+// counters returns what rdma_rxe counted on each device: repeated messages, errors.
+func (s site) counters() string {
+	var b strings.Builder
+	for _, d := range s.devices {
+		b.WriteString(d)
+		files, _ := filepath.Glob(filepath.Join("/sys/class/infiniband", d, "ports/1/hw_counters/*"))
+		for _, f := range files {
+			v, _ := os.ReadFile(f)
+			fmt.Fprintf(&b, " %s=%s", filepath.Base(f), strings.TrimSpace(string(v)))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
 
 func gidIndex(t *testing.T, dev, addr string) string {
 	t.Helper()
@@ -219,14 +330,14 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// waitListening waits until a process listens on port. It reads the kernel's table:
-// ibv_rc_pingpong would take a connection for its peer.
-func waitListening(t *testing.T, port string) {
+// listens waits until p listens on port. It reads the kernel's table: ibv_rc_pingpong would
+// take a connection for its peer.
+func (p *process) listens(t *testing.T, port string) {
 	t.Helper()
 	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
 	want := fmt.Sprintf(":%04X", n)
-	deadline := time.Now().Add(limit)
+	ctx := testutil.Context(t, limit)
 	for {
 		for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 			b, _ := os.ReadFile(table)
@@ -237,7 +348,12 @@ func waitListening(t *testing.T, port string) {
 				}
 			}
 		}
-		require.True(t, time.Now().Before(deadline), "nothing listens on port %s", port)
-		time.Sleep(20 * time.Millisecond) // sleep: another process opens the port in its own time
+		select {
+		case <-p.done:
+			t.Fatalf("%v: %v before it listened:\n%s", p.cmd.Args, p.err, p.out.String())
+		case <-ctx.Done():
+			t.Fatalf("%v does not listen:\n%s", p.cmd.Args, p.kill())
+		case <-time.After(20 * time.Millisecond): // deadline: until the next look
+		}
 	}
 }
