@@ -209,12 +209,12 @@ func (t *topology) build() error {
 		t.undo = append(t.undo, func() error { return netlink.RdmaLinkDel(e.dev) })
 	}
 	for _, e := range t.ends {
-		if err := waitDevice(e, 10*time.Second); err != nil {
+		if err := waitDevice(e, upLimit); err != nil {
 			return err
 		}
 	}
 	if t.peer != "" {
-		return waitPeer(t.peer, time.Minute)
+		return waitPeer(t.peer, upLimit)
 	}
 	return nil
 }
@@ -373,6 +373,10 @@ func (t *topology) shape(netem string) error {
 	return nil
 }
 
+// upLimit bounds the waits for devices and the other guest: it ends a hang, and is ample for
+// emulated guests on a busy machine.
+const upLimit = 3 * time.Minute
+
 // waitDevice waits until the port is active and has its IPv4 address as GID: the kernel
 // fills the table shortly after the device appears.
 func waitDevice(e endpoint, limit time.Duration) error {
@@ -403,7 +407,7 @@ func mappedGID(addr string) string {
 // on that port.
 func waitPeer(addr string, limit time.Duration) error {
 	return poll(limit, "the other guest does not answer at "+addr, func() bool {
-		conn, err := net.DialTimeout("tcp", net.JoinHostPort(addr, "9"), 200*time.Millisecond)
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(addr, "9"), 2*time.Second)
 		if err == nil {
 			conn.Close()
 		}

@@ -177,9 +177,9 @@ func TestPingpongBetweenGuests(t *testing.T) {
 		srv.listens(t, port)
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+farewell)
 		require.NoError(t, err)
-		defer l.Close()
 		context.AfterFunc(ctx, func() { l.Close() })
 		c, err := l.Accept()
+		l.Close() // a client of the next step waits for that step's
 		require.NoError(t, err, "no client came")
 		defer c.Close()
 		srv.ends(t, nil)
