@@ -65,7 +65,6 @@ var targets = []target{
 	}},
 	{pkg: "sampling", topologies: []string{"one"}, run: "IBV"},
 	{pkg: "internal/message", topologies: []string{"one"}, run: "IBV"},
-	{pkg: "internal/wireup", topologies: []string{"one"}},
 	{pkg: "internal/links", topologies: []string{"one"}},
 	{pkg: ".", topologies: []string{"one"}, run: "/ibv", strict: true},
 	{pkg: "examples/hello", topologies: []string{"one"}},
