@@ -19,7 +19,7 @@ import (
 // stepTimeout bounds one test binary inside: it ends a hang, and is ample in an emulated guest
 // on a busy machine. Go's own time-out is a little shorter so that its stacks are printed.
 const (
-	stepTimeout = 15 * time.Minute
+	stepTimeout = 30 * time.Minute
 	stepGrace   = 5 * time.Second
 )
 
@@ -45,7 +45,7 @@ func parseSuite(args []string, stderr io.Writer) (suiteOptions, error) {
 	fs.StringVar(&o.Netem, "netem", defaultNetem, "disturbances, separated by semicolons, each one more pass over two devices and two guests; \"\" for none")
 	fs.StringVar(&o.Run, "run", "", "only tests matching this, as go test -run")
 	fs.BoolVar(&o.Race, "race", false, "build the tests with the race detector")
-	fs.DurationVar(&o.Timeout, "timeout", time.Hour, "time for each topology")
+	fs.DurationVar(&o.Timeout, "timeout", 2*time.Hour, "time for each topology")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
