@@ -49,6 +49,13 @@ type Config struct {
 	// no single mode is best for all batches.
 	Mode Mode
 
+	// ModeTable chooses the modes of messages by their size and number instead of the cost
+	// model, with a table for each kind of link: "shm:1x4K=eager,4K=gather,*=scatter". The
+	// first row [COUNTx]SIZE[@FIRST]=MODE that matches decides; docs/model.md describes the
+	// table. Messages without a row, or that its mode cannot carry, use the cheapest mode.
+	// Mode overrides it. RMA_MODE_TABLE overrides it. Empty: no table.
+	ModeTable string
+
 	// Pieces sends all puts and gets of several pieces in one way, where that way can carry
 	// them. RMA_PIECES overrides it. Empty or PiecesAuto: the cheapest way for each
 	// operation, by the cost model.
@@ -211,12 +218,15 @@ const (
 	SamplingOff    Sampling = "off"    // no measurement: default parameters for the kind of link
 )
 
-// policy returns the policy for Mode, which is valid.
-func (c *Config) policy() (p logp.Policy) {
+// policy returns the policy for Mode and ModeTable, which are valid, on a link.
+func (c *Config) policy(link string) (p logp.Policy) {
 	if c.Mode != "" && c.Mode != ModeAuto {
 		p.Forced = true
 		p.Mode, _ = logp.ParseMode(string(c.Mode))
+		return p
 	}
+	t, _ := links.ModeTables(c.ModeTable)
+	p.Table = t.For(links.Kind(link))
 	return p
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/settings"
 	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/sampling"
 )
 
@@ -68,11 +69,11 @@ func TestConfigDefaults(t *testing.T) {
 func TestConfigSources(t *testing.T) {
 	clean(t)
 	code := Config{
-		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Mode: "eager", Pieces: "chain", Sampling: "off", SamplingBudget: time.Second, PathBudget: time.Second, PathBytes: 1 << 20,
+		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Mode: "eager", ModeTable: "*=gather", Pieces: "chain", Sampling: "off", SamplingBudget: time.Second, PathBudget: time.Second, PathBytes: 1 << 20,
 		Learn: 7, Profiles: "/a", Depth: 32, Outstanding: 100, PinnedLimit: 1 << 20, RingMemory: 1 << 20, RingLimit: 1 << 18, Adverts: 3, Spin: 9, Yields: 8, PeerTimeout: time.Second, HangTimeout: time.Second, SetupTimeout: time.Second,
 	}
 	other := Config{
-		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Mode: "gather", Pieces: "group", Sampling: "force", SamplingBudget: 20 * time.Millisecond, PathBudget: -1, PathBytes: 2 << 20,
+		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Mode: "gather", ModeTable: "tcp:4K=gather,*=scatter;2x64@1=eager", Pieces: "group", Sampling: "force", SamplingBudget: 20 * time.Millisecond, PathBudget: -1, PathBytes: 2 << 20,
 		Learn: -1, Profiles: "/b", Depth: 64, Outstanding: -1, PinnedLimit: -1, RingMemory: 1 << 21, RingLimit: 1 << 19, Adverts: -1, Spin: -1, Yields: -1, PeerTimeout: 2 * time.Minute, HangTimeout: -1, SetupTimeout: -1,
 	}
 	same := func(want, got Config) {
@@ -121,10 +122,12 @@ func TestConfigErrors(t *testing.T) {
 	clean(t)
 	t.Setenv("RMA_FABRICS", "tcp")
 	t.Setenv("RMA_DEPTH", "many")
+	t.Setenv("RMA_MODE_TABLE", "shm:1x4K=eager,64=eagre")
 	t.Setenv("RMA_RANK", "1")
 	_, err := Open(t.Context(), &Config{Depth: -1, Mode: "fast", PeerTimeout: -time.Second, Settings: map[string]string{"gid_index": "1", "strict": "1"}})
 	require.ErrorIs(t, err, settings.ErrInvalid)
 	require.ErrorIs(t, err, wireup.ErrEnvironment)
+	require.ErrorIs(t, err, logp.ErrTable)
 	for _, want := range []string{
 		"Config.Depth = -1: want a number of requests, 16 … 65536",
 		"Config.Mode = fast: want auto, eager, gather or scatter",
@@ -133,10 +136,12 @@ func TestConfigErrors(t *testing.T) {
 		`RMA_DEPTH="many": want a number`,
 		"RMA_FABRICS: unknown variable: did you mean RMA_FABRIC?",
 		`RMA_SIZE=""`,
+		`RMA_MODE_TABLE="shm:1x4K=eager,64=eagre": row 2 of shm, "64=eagre": mode "eagre": want eager, gather, scatter`,
 	} {
 		require.ErrorContains(t, err, want)
 	}
 	t.Setenv("RMA_DEPTH", "")
+	t.Setenv("RMA_MODE_TABLE", "")
 	d, _, _, err := (&Config{Depth: 3, Job: &Job{Size: 1}}).effective()
 	require.NoError(t, err, "whoever brings a job does not care for the environment's; unknown variables are a warning")
 	require.Equal(t, minDepth, d.Depth)
@@ -238,11 +243,15 @@ func TestConfigConstants(t *testing.T) {
 		require.EqualValues(t, want, accepted(Config{Fabric: f}).Fabric)
 	}
 	for _, m := range []Mode{ModeEager, ModeGather, ModeScatter} {
-		p := accepted(Config{Mode: m}).policy()
+		p := accepted(Config{Mode: m, ModeTable: "*=gather"}).policy("shm")
 		require.True(t, p.Forced)
 		require.Equal(t, string(m), p.Mode.String())
 	}
-	require.False(t, accepted(Config{Mode: ModeAuto}).policy().Forced)
+	require.False(t, accepted(Config{Mode: ModeAuto}).policy("shm").Forced)
+	tables := accepted(Config{ModeTable: "verbs:*=gather;*=scatter"})
+	require.Equal(t, logp.Policy{Table: []logp.Rule{{Mode: logp.Gather}}}, tables.policy("ibv"))
+	require.Equal(t, logp.Policy{Table: []logp.Rule{{Mode: logp.Scatter}}}, tables.policy("tcp"))
+	require.True(t, func() bool { p := accepted(Config{}).policy("shm"); return p.Free() }())
 	for _, w := range []Pieces{PiecesChain, PiecesGroup} {
 		forced, way := (&Config{Pieces: w}).pieces()
 		require.True(t, forced)

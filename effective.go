@@ -18,6 +18,7 @@ import (
 // Variables of settings that only this package uses.
 const (
 	envMode        = "RMA_MODE"
+	envModeTable   = "RMA_MODE_TABLE"
 	envPieces      = "RMA_PIECES"
 	envSampling    = "RMA_SAMPLING"
 	envBudget      = "RMA_SAMPLING_BUDGET"
@@ -59,6 +60,7 @@ func (c *Config) fields() []field {
 		}, func(v *settings.Values) { c.Bind = v.Addr(links.EnvBind) }},
 		textField(links.EnvDevice, &c.Device),
 		textField(envMode, &c.Mode),
+		textField(envModeTable, &c.ModeTable),
 		textField(envPieces, &c.Pieces),
 		textField(envSampling, &c.Sampling),
 		durationField(envBudget, &c.SamplingBudget),
@@ -128,7 +130,11 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 			w.Prepare = jobenv.ListenAt(d.Job.Root)
 		}
 	}
-	if err = errors.Join(err, jobErr); err != nil {
+	_, tableErr := links.ModeTables(v.Text(envModeTable))
+	if tableErr != nil {
+		tableErr = v.Invalid(envModeTable, tableErr)
+	}
+	if err = errors.Join(err, tableErr, jobErr); err != nil {
 		return d, links.Options{}, wireup.Config{}, fmt.Errorf("config: %w", err)
 	}
 	for _, f := range d.fields() {

@@ -54,6 +54,51 @@ func TestStatsOfMessages(t *testing.T) {
 	}
 }
 
+// A table of modes decides by size and number, on the links that it names, and Explain says
+// which rows have decided.
+func TestModeTable(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, testutil.Limit)
+		kind := map[string]string{"shm": "shm", "tcp": "tcp", "ibv": "verbs"}[fabric]
+		es := openWith(t, 2, fabric, func(c *Config) {
+			c.ModeTable = kind + ":1x500=scatter,40@1=eager,500=gather,*=scatter;*=eager"
+		})
+		p := es[0].Peer(1)
+		exchange := func(sizes ...int) (why string) {
+			b := p.Batch()
+			for i, n := range sizes {
+				b.Add(uint32(i), testutil.Payload(n, 1, uint64(i)))
+			}
+			if p.Stats().Messaging {
+				var err error
+				why, err = b.Explain()
+				require.NoError(t, err)
+			}
+			req := b.Send()
+			for i, n := range sizes {
+				buf := make([]byte, n)
+				_, err := es[1].Peer(0).RecvTag(uint32(i), buf).Wait(ctx)
+				require.NoError(t, err)
+				require.Equal(t, testutil.Payload(n, 1, uint64(i)), buf)
+			}
+			require.NoError(t, req.Wait(ctx))
+			return why
+		}
+		exchange(1) // opens the channel
+		was := p.Stats().Messages
+		why := exchange(30, 30, 400, 600)
+		require.Contains(t, why, "row 2 (40@1=eager) for 1, row 3 (500=gather) for 2, row 4 (*=scatter) for 1")
+		s := p.Stats().Messages
+		require.EqualValues(t, 1, s.Eager-was.Eager)
+		require.EqualValues(t, 2, s.Gathered-was.Gathered)
+		require.EqualValues(t, 1, s.Fetched+s.Written-was.Fetched-was.Written)
+		was = s
+		require.Contains(t, exchange(30), "row 1 (1x500=scatter) for 1")
+		s = p.Stats().Messages
+		require.EqualValues(t, 1, s.Fetched+s.Written-was.Fetched-was.Written)
+	})
+}
+
 // The engine's counters are the sums of its peers'.
 func TestStatsAreSums(t *testing.T) {
 	t.Parallel()

@@ -78,6 +78,7 @@
 //	plan.go     Plan, Part, PlanCost; Choose: the best single mode, and Switches: the
 //	            sizes at which it changes
 //	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
+//	table.go    Tables: the text of tables of modes, and which rows decided
 //	pieces.go   Pieces: puts and gets of several pieces, as a chain or as a group
 //	direct.go   Direct: a message that is written to a destination known before
 //	explain.go  Explain: every candidate, term by term, and why

@@ -13,7 +13,7 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 	if err := s.prepare(r, b); err != nil {
 		return err
 	}
-	if !pl.policy.free() {
+	if !pl.policy.Free() {
 		pl.byPolicy(b, out)
 		return nil
 	}
@@ -39,7 +39,7 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 	}
 	switch {
 	case math.IsInf(p.total, 1):
-		pl.assign(b, out, WhyFallback, func(t *item, _ int) Mode { return t.cheapest(r) })
+		pl.assign(b, out, WhyFallback, func(t *item, _, _ int) Mode { return t.cheapest(r) })
 	case s.joined || s.wide || s.bounds || s.urge > 0 || p.runs(s, Gather) > 1 || p.runs(s, Scatter) > 1 || p.runs(s, Eager) > 0:
 		// Its cost is known only when its parts are in the order of the ring.
 		s.emit(&p, out)
@@ -146,8 +146,8 @@ func (pl *Planner) byPolicy(b *Batch, out *Plan) {
 		why = WhyForced
 	}
 	r := &pl.pr
-	pl.assign(b, out, why, func(t *item, n int) Mode {
-		if m, ok := pl.policy.pick(t.size, n); ok && t.ok.Has(m) {
+	pl.assign(b, out, why, func(t *item, n, at int) Mode {
+		if m, ok := pl.policy.pick(t.size, n, at); ok && t.ok.Has(m) {
 			return m
 		}
 		return t.cheapest(r)
@@ -155,13 +155,13 @@ func (pl *Planner) byPolicy(b *Batch, out *Plan) {
 }
 
 // assign plans message by message, in the order of the batch.
-func (pl *Planner) assign(b *Batch, out *Plan, why Why, mode func(t *item, n int) Mode) {
+func (pl *Planner) assign(b *Batch, out *Plan, why Why, mode func(t *item, n, at int) Mode) {
 	s := &pl.search
 	n := len(b.Messages)
 	out.reset(n, why)
 	s.way = grow(s.way, n)
 	for i := range s.items {
-		s.way[i] = mode(&s.items[i], n)
+		s.way[i] = mode(&s.items[i], n, i)
 		if why == WhyFallback && b.Messages[i].Flags&Urgent != 0 && s.items[i].ok.Has(Eager) {
 			s.way[i] = Eager
 		}

@@ -17,6 +17,7 @@ type Explanation struct {
 	Candidates []Candidate // one for each mode, then the plan
 	Why        Why         // of the plan
 	Reason     string      // the same, in a sentence with numbers
+	Rows       []Row       // of Policy.Table, that decided
 	Written    Written     // other messages, see AddDirect
 }
 
@@ -65,7 +66,7 @@ func (pl *Planner) explain(b *Batch, plan *Plan) *Explanation {
 		}
 	}
 	e := &Explanation{Messages: len(b.Messages), Bytes: b.Bytes(), Why: plan.Why}
-	if pl.policy.free() {
+	if pl.policy.Free() {
 		for _, x := range b.Messages {
 			if x.Flags&Urgent != 0 && pl.p.Feasible(&b.Limits, x, Eager) == nil {
 				e.Urgent++
@@ -81,6 +82,9 @@ func (pl *Planner) explain(b *Batch, plan *Plan) *Explanation {
 	}
 	chosen.Confidence = confidence(&pl.p, &c, chosen.Parts)
 	e.Candidates = append(e.Candidates, chosen)
+	if plan.Why == WhyTable {
+		e.Rows = pl.rows(b)
+	}
 	e.Reason = e.reason(plan)
 	return e
 }
@@ -141,6 +145,9 @@ func (e *Explanation) reason(plan *Plan) string {
 		}
 	}
 	s := fmt.Sprintf("%v: %v, %s", plan.Why, plan, us(total))
+	for i, r := range e.Rows {
+		s += [...]string{": ", ", "}[min(i, 1)] + r.String()
+	}
 	if e.Urgent > 0 {
 		s += fmt.Sprintf(", %d of them eager because urgent", e.Urgent)
 	}
@@ -231,8 +238,8 @@ func (e *Explanation) String() string {
 
 // MarshalJSON writes {messages, bytes, why, reason, candidates: [{name, total_ns, terms:
 // {name: ns}, posts, reads, ring_bytes, confidence, parts: [{mode, messages}]} or {name,
-// infeasible}], written: {messages, bytes, total_ns, terms}}. Terms that are 0 are omitted,
-// and so is written if it is empty.
+// infeasible}], rows: [{row, rule, messages, refused}], written: {messages, bytes, total_ns,
+// terms}}. Terms that are 0 are omitted, and so are rows and written if they are empty.
 func (e *Explanation) MarshalJSON() ([]byte, error) {
 	type part struct {
 		Mode     Mode    `json:"mode"`
@@ -270,8 +277,9 @@ func (e *Explanation) MarshalJSON() ([]byte, error) {
 		Why        string      `json:"why"`
 		Reason     string      `json:"reason"`
 		Candidates []candidate `json:"candidates"`
+		Rows       []Row       `json:"rows,omitempty"`
 		Written    *written    `json:"written,omitempty"`
-	}{e.Messages, e.Bytes, e.Why.String(), e.Reason, nil, nil}
+	}{e.Messages, e.Bytes, e.Why.String(), e.Reason, nil, e.Rows, nil}
 	if w := &e.Written; w.Messages > 0 {
 		out.Written = &written{w.Messages, w.Bytes, w.Cost.Total(), terms(&w.Cost)}
 	}

@@ -66,7 +66,7 @@ func FuzzPlan(f *testing.F) {
 		require.NoError(t, checkParts(p, b, plan.Parts))
 		c := p.PlanCost(rounded(b), plan.Parts)
 		require.InEpsilon(t, 1+c.Total(), 1+total, 1e-9)
-		if pl.policy.free() {
+		if pl.policy.Free() {
 			best := singles(p, rounded(b))
 			require.LessOrEqual(t, total, best+1e-6*math.Abs(best))
 		}

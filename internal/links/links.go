@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/logp"
 )
 
 // ErrUnknown means that there is no link of that name.
@@ -111,6 +112,26 @@ func Canonical(name string) (string, error) {
 		return "", err
 	}
 	return e.name, nil
+}
+
+// Kind returns the name of a link in settings and reports: "verbs" for "ibv".
+func Kind(name string) string {
+	for _, e := range registry {
+		if e.name == name && e.alias != "" {
+			return e.alias
+		}
+	}
+	return name
+}
+
+// ModeTables reads the text of tables of modes, with sections for the links by their Kind.
+// Errors are those of logp.ParseTables.
+func ModeTables(text string) (logp.Tables, error) {
+	var kinds []string
+	for _, name := range Names() {
+		kinds = append(kinds, Kind(name))
+	}
+	return logp.ParseTables(text, kinds...)
 }
 
 func find(name string) (entry, error) {

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/rdv"
 )
 
@@ -37,12 +39,56 @@ func TestWrittenFrom(t *testing.T) {
 			return c.model.writeFrom == c.advertiseFrom && int64(c.model.writeFrom) > c.Limits().EagerMax
 		},
 		"scatter": func(c *Channel) bool { return c.model.writeFrom == 1 && c.advertiseFrom == 1 },
-		"table":   func(c *Channel) bool { return c.model.writeFrom == 4096 && c.advertiseFrom == 4096 },
+		"table":   func(c *Channel) bool { return c.model.writeFrom == 3001 && c.advertiseFrom == 3001 },
 	} {
 		a, _ := pair(t, simLinks(sim.Options{}), 64, Options{}, Options{})
 		require.NoError(t, a.ch.SetPolicy(policies[policy]))
 		require.True(t, want(a.ch), "%s: alone %d, written from %d, announced from %d", policy, a.ch.model.alone, a.ch.model.writeFrom, a.ch.advertiseFrom)
 	}
+}
+
+// What is decided without a plan under a table is what the planner decides for a message alone.
+func TestBoundsFollowTables(t *testing.T) {
+	t.Parallel()
+	a, _ := pair(t, simLinks(sim.Options{}), 64, Options{}, Options{})
+	rng := rand.New(rand.NewPCG(5, 6))
+	size := func() int64 { return 1 + rng.Int64N(1<<(1+rng.IntN(14))) }
+	var alone, written int
+	for range 300 {
+		var p logp.Policy
+		for range 1 + rng.IntN(4) {
+			r := logp.Rule{MaxSize: size(), MaxCount: rng.IntN(3), First: rng.IntN(2), Mode: logp.Mode(rng.IntN(logp.NumModes))}
+			if rng.IntN(4) == 0 {
+				r.MaxSize = 0
+			}
+			p.Table = append(p.Table, r)
+		}
+		require.NoError(t, a.ch.SetPolicy(p))
+		m := &a.ch.model
+		for range 200 {
+			n := size()
+			x, err := m.planner.Plan(&logp.Batch{Messages: []logp.Message{{Size: n, Flags: logp.Registered | logp.DestRegistered}}, Limits: m.limits})
+			require.NoError(t, err)
+			only := x.Parts[0].Mode
+			byTable := false
+			for _, r := range p.Table {
+				byTable = byTable || r.MaxSize == 0 || n <= r.MaxSize
+			}
+			if !byTable {
+				continue // the model decides, by octaves
+			}
+			if int(n) <= m.alone {
+				alone++
+				require.Equal(t, logp.Eager, only, "%d bytes, %+v", n, p.Table)
+			}
+			if int(n) >= m.writeFrom {
+				written++
+				require.Equal(t, logp.Scatter, only, "%d bytes, %+v", n, p.Table)
+			}
+		}
+	}
+	require.Positive(t, alone)
+	require.Positive(t, written)
 }
 
 // firstPair joins two channels that advertise receives of 100 bytes and more,

@@ -82,7 +82,7 @@ type LearnStats struct {
 // open starts learning from p if it is enabled.
 func (l *learner) open(o *Options) error {
 	l.left = math.MaxInt
-	if o.Learn <= 0 || o.Policy.Forced || len(o.Policy.Table) > 0 {
+	if o.Learn <= 0 || !o.Policy.Free() {
 		return nil
 	}
 	l.every, l.left, l.unpublished = o.Learn, o.Learn, learnPublish

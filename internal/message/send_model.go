@@ -3,6 +3,7 @@ package message
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
@@ -116,7 +117,7 @@ func (m *model) bound() {
 	// A gather of one message is the same write with an additional header: if the model
 	// predicts that it is faster, it has learned that from larger ones. If it predicts that
 	// a small rendezvous is faster, the parameters were measured on a busy machine.
-	chosen := !m.opt.Policy.Forced && len(m.opt.Policy.Table) == 0
+	chosen := m.opt.Policy.Free()
 	eagerAt := func(n int64) bool {
 		if chosen && n < leastAdvertised {
 			return true // a descriptor is a ring message itself, followed by a read and an answer
@@ -129,28 +130,60 @@ func (m *model) bound() {
 		modes, none := p.Modes(), logp.ModeSet(0)
 		return modes == none.With(logp.Eager) || chosen && modes == none.With(logp.Gather) && n < int64(m.inPlace)
 	}
-	for n := int64(0); n <= m.limits.EagerMax && eagerAt(n); n = max(2*n, 64) {
+	for _, n := range m.probes(0, 64, m.limits.EagerMax) {
+		if n > m.limits.EagerMax || !eagerAt(n) {
+			break
+		}
 		m.alone = int(n)
 	}
 	m.boundLarge()
 	m.boundRuns()
 }
 
+// probes returns the sizes up to most at which the bounds ask the planner, in ascending order:
+// first, then from next on by octaves, and those at which a table changes the mode.
+func (m *model) probes(first, next, most int64) []int64 {
+	sizes := []int64{first}
+	for n := next; n <= most; n *= 2 {
+		sizes = append(sizes, n)
+	}
+	if rules := m.opt.Policy.Table; !m.opt.Policy.Forced && len(rules) > 0 {
+		for i := range rules {
+			for _, n := range [...]int64{rules[i].MaxSize, rules[i].MaxSize + 1} {
+				if n > first && n <= most {
+					sizes = append(sizes, n)
+				}
+			}
+		}
+		slices.Sort(sizes)
+	}
+	return sizes
+}
+
 // boundLarge computes the length from which a single message is announced, and that from
 // which one is written if its destination is known: the alternatives there are the ring and
-// the mode of a policy.
+// the mode of a policy. Under a table, no shorter one is announced and no longer one is not:
+// the rest follows the table message by message.
 func (m *model) boundLarge() {
 	m.advertiseFrom, m.writeFrom = math.MaxInt, math.MaxInt
 	b := logp.Batch{Messages: make([]logp.Message, 1), Limits: m.limits}
-	for n := int64(1); n <= 1<<30; n *= 2 {
+	free := m.opt.Policy.Free()
+	for _, n := range m.probes(1, 2, 1<<30) {
 		b.Messages[0] = logp.Message{Size: n, Flags: logp.Registered | logp.DestRegistered}
-		if p, err := m.planner.Plan(&b); err == nil && p.Modes() == logp.ModeSet(0).With(logp.Scatter) {
+		p, err := m.planner.Plan(&b)
+		announced := err == nil && p.Modes() == logp.ModeSet(0).With(logp.Scatter)
+		switch {
+		case !announced:
+			m.advertiseFrom = math.MaxInt
+		case m.advertiseFrom == math.MaxInt:
 			m.advertiseFrom = int(n)
+		}
+		if announced && free {
 			break
 		}
 	}
 	m.writeFrom = m.advertiseFrom
-	if p := m.planner.Params(); m.advertiseFrom < math.MaxInt && !m.opt.Policy.Forced && len(m.opt.Policy.Table) == 0 {
+	if p := m.planner.Params(); m.advertiseFrom < math.MaxInt && free {
 		m.writeFrom = max(min(m.writeFrom, int(min(p.DirectFrom(&b.Limits), math.MaxInt32))), m.alone+1)
 		m.advertiseFrom = max(m.advertiseFrom, leastAdvertised)
 	}
@@ -172,7 +205,7 @@ func runClass(n int) int { return min(bits.Len(uint(n)), runClasses) - 1 }
 // reason, a result for some number of messages holds for larger numbers.
 func (m *model) boundRuns() {
 	m.runMax = [...]int{-1, -1, -1, -1}
-	if len(m.opt.Policy.Table) > 0 || m.limits.GatherMax <= 0 {
+	if !m.opt.Policy.Forced && len(m.opt.Policy.Table) > 0 || m.limits.GatherMax <= 0 {
 		return
 	}
 	gathers := func(n int, size int64) bool {

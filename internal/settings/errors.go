@@ -18,12 +18,18 @@ type Error struct {
 	At   string // "RMA_DEPTH", "/etc/rma.conf:4" or "Config.Depth"
 	What string // the rest of the sentence
 	Err  error  // a sentinel
+	Why  error  // of which package acts on the setting; nil if none
 }
 
 func (e *Error) Error() string { return e.At + ": " + e.What }
 
-// Unwrap returns the sentinel.
-func (e *Error) Unwrap() error { return e.Err }
+// Unwrap returns the sentinel and the cause.
+func (e *Error) Unwrap() []error {
+	if e.Why == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Why}
+}
 
 // Errors is all that is wrong, in the order of the sources.
 type Errors []*Error

@@ -73,20 +73,23 @@ type loader struct {
 func (l *loader) set(s *Setting, text string, o Origin, where string) {
 	p, err := s.Type.parse(text)
 	if err != nil {
-		shown := where
-		switch {
-		case s.Type.Kind == Secret:
-		case o == Env:
-			shown += fmt.Sprintf("=%q", clip(text))
-		case o == File:
-			shown += fmt.Sprintf(": %s = %s", s.Name(), clip(text))
-		default:
-			shown += fmt.Sprintf(" = %s", clip(text))
-		}
-		l.errs = append(l.errs, &Error{At: shown, What: "want " + s.Type.Want(), Err: ErrInvalid})
+		l.errs = append(l.errs, &Error{At: shown(s, text, o, where), What: "want " + s.Type.Want(), Err: ErrInvalid})
 		return
 	}
 	l.v.byEnv[s.Env] = Value{Setting: s, Text: text, Origin: o, At: where, parsed: p}
+}
+
+// shown is a value with its place, for errors.
+func shown(s *Setting, text string, o Origin, where string) string {
+	switch {
+	case s.Type.Kind == Secret:
+		return where
+	case o == Env:
+		return where + fmt.Sprintf("=%q", clip(text))
+	case o == File:
+		return where + fmt.Sprintf(": %s = %s", s.Name(), clip(text))
+	}
+	return where + fmt.Sprintf(" = %s", clip(text))
 }
 
 // code takes what the program says.

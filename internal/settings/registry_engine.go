@@ -41,6 +41,12 @@ var engineSettings = []Setting{
 		Where: "internal/message", Since: "0.1",
 	},
 	{
+		Env: "RMA_MODE_TABLE", Field: "ModeTable", Type: Type{Kind: Text}, Else: "no table",
+		What:  "modes by size and number of messages, without the cost model: `shm:1x4K=eager,4K=gather,*=scatter;*=eager`. Sections are separated by semicolons; one that begins with `shm:`, `verbs:` or `tcp:` is for that kind of link, another one for the rest. The first of its rows `[COUNTx]SIZE[@FIRST]=MODE` that matches a message decides: messages of up to SIZE bytes, in batches of up to COUNT messages, among the FIRST of the batch. Without a row, or where the mode cannot carry the message, the cheapest mode is used. `RMA_MODE` overrides the table",
+		Why:   "thresholds that are best for one size and number are not for others ([model.md](model.md#modes-by-table)); a table is for experiments, and for users who know their link better than its measurement does",
+		Where: "logp", Since: "0.2",
+	},
+	{
 		Env: "RMA_PIECES", Field: "Pieces", Type: Type{Kind: Enum, Values: []string{"auto", "chain", "group"}}, Default: "auto",
 		What:  "the method of all puts and gets of several pieces that it can carry: `chain`, one request of the link per piece; `group`, one request that the target's engine executes; `auto`: the cost model chooses",
 		Why:   "no fixed method is best for all sizes and links ([model.md](model.md#puts-and-gets-of-several-pieces)); forcing one is for experiments",

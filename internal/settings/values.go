@@ -84,6 +84,12 @@ func (v *Values) All() []Value {
 	return out
 }
 
+// Invalid returns the error of a value that fits its type but makes no sense.
+func (v *Values) Invalid(env string, why error) error {
+	x := v.Get(env)
+	return &Error{At: shown(x.Setting, x.Text, x.Origin, x.At), What: why.Error(), Err: ErrInvalid, Why: why}
+}
+
 // Text returns the value as written, "" if there is none.
 func (v *Values) Text(env string) string { return v.Get(env).Text }
 
