@@ -24,6 +24,11 @@ func (f *choiceFlags) opFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.op, "op", choice.OpMessage, strings.Join(choice.Ops, ", ")+": batches of messages, or puts or gets of several pieces")
 }
 
+// tableFlag is --table.
+func (f *choiceFlags) tableFlag(cmd *cobra.Command, what string) {
+	cmd.Flags().StringVar(&f.table, "table", "", what+", such as 1x4K=eager,4K=gather,*=scatter (see RMA_MODE_TABLE in docs/configuration.md)")
+}
+
 // choiceFlags are the flags of choice and explain.
 type choiceFlags struct {
 	fabric, op              string
@@ -35,6 +40,7 @@ type choiceFlags struct {
 	sampling, calibration   time.Duration
 	bare, pin, quiet        bool
 	measure                 bool
+	table                   string
 	format, out, html       string
 	connect                 string
 	token                   secret
@@ -72,6 +78,8 @@ round trip of the whole batch; receives are posted and memory is registered befo
            less 1: the part of the regret that the choice itself costs
   noise    the difference between two series of the best mode
   error    predicted over measured time, less 1, for eager/gather/scatter
+  gain     with --table: time by that table of modes over that of the automatic choice,
+           less 1
 
 Grids: default (batches of 1 to 128 messages of 8 bytes to 1 MiB and of mixed
 sizes), small, or a file such as {"n":[1,8],"mixes":["64","4K","bimodal"],
@@ -87,6 +95,7 @@ pieces are copied directly, by neither method, where a link maps memory that the
 has allocated.`,
 		Example: `  rmabench choice --fabric shm
   rmabench choice --op put --fabric tcp
+  rmabench choice --fabric tcp --table '1x4K=eager,4K=gather,*=scatter'
   rmabench choice --fabric tcp --format json --out choice.jsonl --html choice.html
   rmabench choice --fabric verbs --grid small --budget 60s
   rmarun -n 2 rmabench choice --grid small`,
@@ -109,6 +118,7 @@ has allocated.`,
 	}
 	f.common(cmd)
 	f.opFlag(cmd)
+	f.tableFlag(cmd, "compare with this table of modes as well")
 	fl := cmd.Flags()
 	fl.StringVar(&f.grid, "grid", "default", "default, small, or a file")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random sizes")
@@ -131,12 +141,13 @@ operation that is predicted for every algorithm, the fastest first.`,
 		Example: `  rmabench explain --batch 64x128,2x1M
   rmabench explain --op get --batch 64x64 --measure
   rmabench explain --fabric tcp --batch 16x4K --measure
+  rmabench explain --batch 8x64,2x64K --table 'tcp:4K=gather;*=scatter'
   rmabench explain --coll allreduce --size 1M --ranks 8`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
 				if r.Measure = f.measure; f.coll != "" {
-					if f.measure || f.batch != "" {
-						return errors.New("--coll excludes --batch and --measure")
+					if f.measure || f.batch != "" || f.table != "" {
+						return errors.New("--coll excludes --batch, --measure and --table")
 					}
 					ns, err := bench.ParseSizes(f.size)
 					if err != nil || len(ns) != 1 {
@@ -156,6 +167,7 @@ operation that is predicted for every algorithm, the fastest first.`,
 	}
 	f.common(cmd)
 	f.opFlag(cmd)
+	f.tableFlag(cmd, "plan by this table of modes, and name the rows that decide")
 	fl := cmd.Flags()
 	fl.StringVar(&f.batch, "batch", "", "messages or pieces, such as 64x128,2x1M: 64 of 128 bytes, then 2 of 1 MiB")
 	fl.StringVar(&f.coll, "coll", "", "a collective operation instead of a batch, such as allreduce, bcast or alltoall")
@@ -168,7 +180,7 @@ operation that is predicted for every algorithm, the fastest first.`,
 // request builds the request from the common flags, and by own from those of one command. Its
 // errors are usage errors.
 func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Request) error) (choice.Request, error) {
-	req := choice.Request{Fabric: f.fabric, Op: f.op, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Recalibrate: f.recalibrate, Bare: f.bare, Pin: f.pin}
+	req := choice.Request{Fabric: f.fabric, Op: f.op, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Recalibrate: f.recalibrate, Bare: f.bare, Pin: f.pin, Table: f.table}
 	if err := checkFabricAndFormat(f.fabric, f.format, choice.Formats); err != nil {
 		return req, err
 	}
@@ -316,8 +328,9 @@ func ablateCommand(s streams) *cobra.Command {
   posting         one post for a chain of requests, or one for each
 
 With --mixing, instead: measure the batches of a grid as planned, in single modes and by
-fixed thresholds (the eager limits of Open MPI), with ten seeds for random sizes, and show
-the gain of the planner over each.
+fixed thresholds (the eager limits of Open MPI, or --table), with ten seeds for random sizes,
+and show the gain of the planner over each: over the one mode that is best for all batches
+together, over the best mode of each batch whose plan uses several, and over the thresholds.
 
 Ratios are relative to the first variant, which is the default; noise is the ratio of
 two series of the first variant. The lap flag is not available on links that do not
@@ -325,7 +338,7 @@ promise that the last byte of a write becomes visible last.`,
 		Example: "  rmabench ablate --fabric shm\n  rmabench ablate --fabric tcp --format json\n  rmabench ablate --fabric shm --mixing --seeds 10",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
-				for _, name := range []string{"grid", "seeds", "seed"} {
+				for _, name := range []string{"grid", "seeds", "seed", "table"} {
 					if !f.mixing && cmd.Flags().Changed(name) {
 						return fmt.Errorf("--%s requires --mixing", name)
 					}
@@ -349,6 +362,7 @@ promise that the last byte of a write becomes visible last.`,
 	fl := cmd.Flags()
 	fl.BoolVar(&f.mixing, "mixing", false, "measure the gain of plans with several modes instead")
 	fl.StringVar(&f.grid, "grid", "default", "with --mixing: default, small, or a file (see rmabench choice --help)")
+	f.tableFlag(cmd, "with --mixing: the fixed thresholds")
 	fl.IntVar(&f.seeds, "seeds", 10, "with --mixing: number of draws of the random sizes")
 	fl.Uint64Var(&f.seed, "seed", 1, "with --mixing: first seed")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")

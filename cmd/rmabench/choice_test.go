@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/logp"
 )
 
 // tinyGrid writes a grid that is fast on any machine.
@@ -195,6 +196,34 @@ func TestAblateOverRealProcesses(t *testing.T) {
 			require.Len(t, seen, 7)
 		})
 	}
+}
+
+// A table is compared in every cell, and decides what is explained. One without a section for
+// the link is an error, not a comparison without it.
+func TestTableOverRealProcesses(t *testing.T) {
+	t.Parallel()
+	quick := []string{"--fabric", "shm", "--time", "5ms", "--rounds", "3", "--sampling", "20ms", "--calibration", "20ms", "--format", "json"}
+	code, out, errs := rmabench(t, append([]string{"choice", "--grid", tinyGrid(t), "--table", "tcp:*=eager;1x4K=eager,4K=gather", "-q"}, quick...)...)
+	require.Equal(t, exitOK, code, errs)
+	rs, ss, err := choice.Read(strings.NewReader(out))
+	require.NoError(t, err)
+	require.Len(t, ss, 1)
+	require.NotNil(t, ss[0].OverTable)
+	for _, r := range rs {
+		require.Positive(t, r.TableUS)
+		require.InDelta(t, r.TableUS/r.AutoUS-1, r.OverTable, 1e-9)
+	}
+	code, out, errs = rmabench(t, append([]string{"explain", "--batch", "4x64,1x2M", "--table", "shm:64@1=eager,4K=gather", "--measure"}, quick...)...)
+	require.Equal(t, exitOK, code, errs)
+	var x choice.Explanation
+	require.NoError(t, json.Unmarshal([]byte(out), &x))
+	require.Equal(t, []logp.Row{{Number: 1, Rule: "64@1=eager", Messages: 1}, {Number: 2, Rule: "4K=gather", Messages: 3}, {Messages: 1}}, x.Rows)
+	require.Equal(t, "scatter×1 + eager×1 + gather×3", x.Plan)
+	require.Contains(t, x.Reason, "manual table")
+	require.Positive(t, x.Ways[len(x.Ways)-1].MeasuredUS)
+	code, _, errs = rmabench(t, append([]string{"explain", "--batch", "4x64", "--table", "tcp:*=eager"}, quick...)...)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, `"tcp:*=eager" has no section for shm`)
 }
 
 func TestMixingOverRealProcesses(t *testing.T) {

@@ -105,6 +105,7 @@ func TestRequestChecks(t *testing.T) {
 		func(r *Request) { r.Rounds = -1 }, func(r *Request) { r.Rounds = 1001 }, func(r *Request) { r.Time = -1 }, func(r *Request) { r.Budget = -1 },
 		func(r *Request) { r.Sampling = time.Hour }, func(r *Request) { r.Stall = -1 }, func(r *Request) { r.Calibration = -1 }, func(r *Request) { r.Grid.N = nil },
 		func(r *Request) { r.Batch = []int{-1} }, func(r *Request) { r.Batch = make([]int, maxN+1) }, func(r *Request) { r.Batch = []int{maxBytes, 1} },
+		func(r *Request) { r.Table = "4K=fast" }, func(r *Request) { r.Table, r.Op = "4K=eager", OpPut },
 	} {
 		r := ok()
 		f(&r)
@@ -257,6 +258,19 @@ func TestTable(t *testing.T) {
 	require.Contains(t, b.String(), "+50.0%")
 	require.Contains(t, b.String(), "eager×4")
 	require.Contains(t, b.String(), "1 cells")
+	require.NotContains(t, b.String(), "gain over")
+
+	b.Reset()
+	w, err = NewWriter(&b, "table")
+	require.NoError(t, err)
+	r.Series.Thresholds = fixed(3)
+	r.fill()
+	require.NoError(t, w.Write(r))
+	sum := Summarize([]Result{r})
+	require.NoError(t, w.Close(sum))
+	require.Equal(t, &Gain{1, 1, 1, 1}, sum.OverTable)
+	require.Regexp(t, `(?s)auto µs +table µs +gain +regret.* 1\.50 +3\.00 +\+100\.0% +\+50\.0%`, b.String())
+	require.Contains(t, b.String(), "gain over the table +100.0 %")
 	_, err = NewWriter(&b, "xml")
 	require.Error(t, err)
 }

@@ -22,6 +22,8 @@ type Explanation struct {
 	Reason   string `json:"reason"`
 	Ways     []Way  `json:"ways"` // the modes, then the plan
 
+	Rows []logp.Row `json:"rows,omitempty"` // of the table of modes, that decided
+
 	Copies bench.Copies `json:"copies,omitzero"` // how links of one host move large blocks
 }
 
@@ -42,6 +44,7 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 		return nil, err
 	}
 	var res Result
+	byTable := k.table()
 	if k.req.Measure {
 		if _, err := k.cell(ctx, k.req.Batch, false, &res); err != nil {
 			return nil, err
@@ -54,7 +57,7 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 		return k.collective()
 	}
 	b := k.side.Batch()
-	pl, err := logp.NewPlanner(&k.params, nil)
+	pl, err := logp.NewPlanner(&k.params, &logp.PlannerConfig{Policy: byTable})
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +65,7 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 	if err != nil {
 		return nil, err
 	}
-	x = &Explanation{Fabric: k.fabric, Messages: e.Messages, Bytes: e.Bytes, Reason: e.Reason}
+	x = &Explanation{Fabric: k.fabric, Messages: e.Messages, Bytes: e.Bytes, Reason: e.Reason, Rows: e.Rows}
 	plan, err := pl.Plan(b)
 	if err != nil {
 		return nil, err
@@ -72,8 +75,11 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 	for i := range e.Candidates {
 		c := &e.Candidates[i]
 		us := res.AutoUS
-		if i < len(took) {
+		switch {
+		case i < len(took):
 			us = took[i]
+		case !byTable.Free():
+			us = timeOf(res.Series.Thresholds)
 		}
 		w := Way{Name: c.Name}
 		if c.Err != nil {

@@ -76,14 +76,20 @@ func Read(r io.Reader) (rs []Result, ss []Summary, err error) {
 }
 
 type table struct {
-	w io.Writer
-	n int
+	w     io.Writer
+	n     int
+	rules bool // there is a column for a table of thresholds
 }
 
 func (t *table) Write(r Result) error {
+	t.rules = t.rules || r.TableUS > 0
+	byTable := ""
 	if t.n%40 == 0 {
-		if _, err := fmt.Fprintf(t.w, "%-6s %4s %-8s %11s %11s %11s %11s %8s %17s %8s %7s %21s %6s  %s\n", "fabric", "n", "mix",
-			"eager µs", "gather µs", "scatter µs", "auto µs", "regret", "95 %", "choosing", "noise", "error e/g/s", "auto", "plan"); err != nil {
+		if t.rules {
+			byTable = fmt.Sprintf(" %11s %8s", "table µs", "gain")
+		}
+		if _, err := fmt.Fprintf(t.w, "%-6s %4s %-8s %11s %11s %11s %11s%s %8s %17s %8s %7s %21s %6s  %s\n", "fabric", "n", "mix",
+			"eager µs", "gather µs", "scatter µs", "auto µs", byTable, "regret", "95 %", "choosing", "noise", "error e/g/s", "auto", "plan"); err != nil {
 			return err
 		}
 	}
@@ -92,16 +98,22 @@ func (t *table) Write(r Result) error {
 	if r.Choosing != nil {
 		choosing = fmt.Sprintf("%+.1f%%", 100**r.Choosing)
 	}
-	_, err := fmt.Fprintf(t.w, "%-6s %4d %-8s %11.2f %11.2f %11.2f %11.2f %+7.1f%% %+7.1f%%…%+7.1f%% %8s %6.1f%% %+6.0f%%/%+5.0f%%/%+5.0f%% %+5.0f%%  %s\n", r.Fabric, r.N, r.Mix,
-		r.Modes.Eager, r.Modes.Gather, r.Modes.Scatter, r.AutoUS, 100*r.Regret, 100*r.Regret95.Lo, 100*r.Regret95.Hi, choosing, 100*r.Noise,
+	if t.rules {
+		byTable = fmt.Sprintf(" %11.2f %+7.1f%%", r.TableUS, 100*r.OverTable)
+	}
+	_, err := fmt.Fprintf(t.w, "%-6s %4d %-8s %11.2f %11.2f %11.2f %11.2f%s %+7.1f%% %+7.1f%%…%+7.1f%% %8s %6.1f%% %+6.0f%%/%+5.0f%%/%+5.0f%% %+5.0f%%  %s\n", r.Fabric, r.N, r.Mix,
+		r.Modes.Eager, r.Modes.Gather, r.Modes.Scatter, r.AutoUS, byTable, 100*r.Regret, 100*r.Regret95.Lo, 100*r.Regret95.Hi, choosing, 100*r.Noise,
 		100*e.Eager, 100*e.Gather, 100*e.Scatter, 100*r.ErrorAuto, r.Plan)
 	return err
 }
 
 func (t *table) Close(s Summary) error {
-	cut := ""
+	cut, gain := "", ""
 	if s.Cut {
 		cut = " (cut by the budget)"
+	}
+	if s.OverTable != nil {
+		gain = fmt.Sprintf("gain over the table %v\n", *s.OverTable)
 	}
 	_, err := fmt.Fprintf(t.w, `
 %s: %d cells%s, seed %d
@@ -110,11 +122,11 @@ within 10 %%        %.1f %% of the cells (%v)
 choosing           %.1f %% in the mean, max %.1f %%, of the cells where a forced mode has the same plan
 noise              %.1f %% in the median
 against eager      at most %+.1f %%
-prediction error   %.1f %% in the median (eager %.1f, gather %.1f, scatter %.1f, chosen plan %.1f)
+%sprediction error   %.1f %% in the median (eager %.1f, gather %.1f, scatter %.1f, chosen plan %.1f)
 (a … b) is an interval of 95 %%, by a bootstrap of the rounds
 `, s.Fabric, s.Cells, cut, s.Seed, 100*s.MeanRegret, s.MeanRegret95, 100*s.P95Regret, 100*s.MaxRegret, 100*s.Within10pct, s.Within10pct95,
 		100*s.MeanChoosing, 100*s.MaxChoosing, 100*s.MedianNoise,
-		100*s.MaxVsEager, 100*s.MedianAbsPredictionError, 100*s.PerMode.Eager, 100*s.PerMode.Gather, 100*s.PerMode.Scatter, 100*s.Auto)
+		100*s.MaxVsEager, gain, 100*s.MedianAbsPredictionError, 100*s.PerMode.Eager, 100*s.PerMode.Gather, 100*s.PerMode.Scatter, 100*s.Auto)
 	return err
 }
 

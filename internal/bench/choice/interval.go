@@ -17,7 +17,7 @@ type Series struct {
 	Again   []float64 `json:"again"` // second series of the mode AgainOf
 	AgainOf string    `json:"again_of"`
 
-	Thresholds []float64 `json:"thresholds,omitempty"` // fixed thresholds, if requested
+	Thresholds []float64 `json:"thresholds,omitempty"` // a table of thresholds, if requested
 }
 
 func (s *Series) forced() [][]float64 { return [][]float64{s.Eager, s.Gather, s.Scatter} }

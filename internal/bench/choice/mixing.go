@@ -33,12 +33,15 @@ type Mixing struct {
 	Cells  int    `json:"cells"`
 	Mixed  int    `json:"mixed"` // cells whose plan uses several modes
 
-	// OverSingle is over the single mode that the model predicts to be best, and OverBest
+	// OverFixed is over the one mode that is the best for all these cells together
+	// (FixedMode: RMA_MODE with a lucky hand), for all cells. OverSingle is over the single mode that the model predicts to be best, and OverBest
 	// over the mode that was measured to be best, both for the mixed cells; OverThresholds
-	// is over fixed thresholds, for all cells.
-	OverSingle     Gain `json:"over_single"`
-	OverBest       Gain `json:"over_best"`
-	OverThresholds Gain `json:"over_thresholds"`
+	// is over fixed thresholds (Request.Table, or the limits of fixedThresholds), for all cells.
+	FixedMode      string `json:"fixed_mode"`
+	OverFixed      Gain   `json:"over_fixed"`
+	OverSingle     Gain   `json:"over_single"`
+	OverBest       Gain   `json:"over_best"`
+	OverThresholds Gain   `json:"over_thresholds"`
 }
 
 // Gain is a distribution of gains. It is zero without cells.
@@ -78,6 +81,7 @@ func SummarizeMixing(rs []Result) (out []Mixing) {
 	for _, mix := range append(mixes, "all") {
 		m := Mixing{Mix: mix}
 		var single, best, fixed []float64
+		var forced [logp.NumModes][]float64
 		for i := range rs {
 			r := &rs[i]
 			if mix != "all" && r.Mix != mix {
@@ -85,6 +89,9 @@ func SummarizeMixing(rs []Result) (out []Mixing) {
 			}
 			m.Fabric = r.Fabric
 			m.Cells++
+			for i, us := range r.Modes.array() {
+				forced[i] = append(forced[i], us/r.AutoUS)
+			}
 			if len(r.Series.Thresholds) > 0 {
 				fixed = append(fixed, timeOf(r.Series.Thresholds)/r.AutoUS)
 			}
@@ -96,6 +103,11 @@ func SummarizeMixing(rs []Result) (out []Mixing) {
 			best = append(best, t[least(t[:])]/r.AutoUS)
 			if one, err := logp.ParseMode(r.Single); err == nil {
 				single = append(single, t[one]/r.AutoUS)
+			}
+		}
+		for i := range forced {
+			if g := gainOf(forced[i]); m.FixedMode == "" || g.Mean < m.OverFixed.Mean {
+				m.FixedMode, m.OverFixed = logp.Mode(i).String(), g
 			}
 		}
 		m.OverSingle, m.OverBest, m.OverThresholds = gainOf(single), gainOf(best), gainOf(fixed)
@@ -116,10 +128,10 @@ func WriteMixing(w io.Writer, format string, ms []Mixing) error {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "fabric\tmix\tcells\tmixed\tover the model's single mode\tover the best single mode\tover fixed thresholds")
+	fmt.Fprintln(t, "fabric\tmix\tcells\tmixed\tover one mode\tover the model's single mode\tover the best single mode\tover fixed thresholds")
 	for i := range ms {
 		m := &ms[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%v\t%v\t%v\n", m.Fabric, m.Mix, m.Cells, m.Mixed, m.OverSingle, m.OverBest, m.OverThresholds)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s %v\t%v\t%v\t%v\n", m.Fabric, m.Mix, m.Cells, m.Mixed, m.FixedMode, m.OverFixed, m.OverSingle, m.OverBest, m.OverThresholds)
 	}
 	return t.Flush()
 }

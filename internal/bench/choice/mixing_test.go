@@ -2,6 +2,7 @@ package choice
 
 import (
 	"bytes"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,8 +17,11 @@ func TestMixingArithmetic(t *testing.T) {
 	}
 	ms := SummarizeMixing(rs)
 	require.Len(t, ms, 3)
-	require.Equal(t, Mixing{Fabric: "tcp", Mix: "8", Cells: 1, OverThresholds: Gain{1, 1, 1, 1}}, ms[0], "where no plan mixes there is nothing to gain by it")
+	require.Equal(t, Mixing{Fabric: "tcp", Mix: "8", Cells: 1, FixedMode: "eager", OverThresholds: Gain{1, 1, 1, 1}}, ms[0], "where no plan mixes there is nothing to gain by it")
 	heavy, all := ms[1], ms[2]
+	require.Equal(t, "scatter", heavy.FixedMode)
+	require.InDelta(t, math.Sqrt(2.2)-1, heavy.OverFixed.Mean, 1e-9, "√(1.1·2)")
+	require.Equal(t, "gather", all.FixedMode, "1.2 · 1.2 · 2.7 is less than 2 · 1.1 · 2")
 	require.Equal(t, 2, heavy.Mixed)
 	require.InDelta(t, 0.8, heavy.OverSingle.Mean, 1e-9, "√(1.2·2.7) = 1.8")
 	require.InDelta(t, 0.2, heavy.OverSingle.Least, 1e-9)

@@ -12,6 +12,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/message/pingpong"
 	"github.com/seed33544411/rma/logp"
@@ -63,6 +64,9 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 		return k, fmt.Errorf("open %s: %w", req.Fabric, err)
 	}
 	k.fabric = conn.Fabric
+	if p := k.table(); req.Table != "" && p.Free() {
+		return k, fmt.Errorf("%w: --table %q has no section for %s", ErrGrid, req.Table, k.fabric)
+	}
 	// A collection inside a timing loop would distort it.
 	gc := debug.SetGCPercent(-1)
 	onClose(func() error { debug.SetGCPercent(gc); return nil })
@@ -223,7 +227,7 @@ func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request,
 }
 
 // Series of a cell: the modes, the automatic choice, the fastest mode of the pilot a
-// second time, and fixed thresholds if requested.
+// second time, and a table of thresholds if requested.
 const (
 	auto       = logp.NumModes
 	again      = auto + 1
@@ -239,14 +243,25 @@ func (k *rank) policy(series, best int) logp.Policy {
 	case auto:
 		return logp.Policy{}
 	case thresholds:
-		return fixedThresholds(k.fabric)
+		return k.table()
 	}
 	return logp.Policy{Forced: true, Mode: logp.Mode(series)}
 }
 
+// table returns the requested table, for Mixing by default that of fixed thresholds. Without
+// a table for this link the model chooses.
+func (k *rank) table() (p logp.Policy) {
+	if k.req.Table == "" && k.req.Mixing {
+		return fixedThresholds(k.fabric)
+	}
+	t, _ := links.ModeTables(k.req.Table) // Check has accepted it
+	p.Table = t.For(k.fabric)
+	return p
+}
+
 // played returns the number of series that alternate.
 func (k *rank) played() int {
-	if k.req.Mixing {
+	if p := k.table(); !p.Free() {
 		return series
 	}
 	return thresholds

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/sampling"
 )
 
@@ -57,7 +58,12 @@ type Request struct {
 	// Most is the largest message of a curve, in bytes. Zero means DefaultMost.
 	Most int `json:"most,omitempty"`
 
-	// Mixing measures fixed thresholds in each cell as well, for SummarizeMixing.
+	// Table is the text of mode tables (links.ModeTables) that is measured in each cell as
+	// well, or that the batch to explain is planned by.
+	Table string `json:"table,omitempty"`
+
+	// Mixing measures fixed thresholds in each cell as well, those of Table if it is set, for
+	// SummarizeMixing.
 	Mixing bool `json:"mixing,omitempty"`
 	// Seeds is how often the mixes of random sizes are drawn, with Seed and the following
 	// seeds. Zero means once.
@@ -124,8 +130,11 @@ func (r *Request) Check() error {
 	if r.Op == "" {
 		r.Op = OpMessage
 	}
-	if !slices.Contains(Ops, r.Op) || r.Pieces() && (r.Ablate || r.Mixing || len(r.Curves) > 0) {
+	if !slices.Contains(Ops, r.Op) || r.Pieces() && (r.Ablate || r.Mixing || len(r.Curves) > 0 || r.Table != "") {
 		return fmt.Errorf("%w: %q: want %s, and puts and gets only in a grid or explained", ErrGrid, r.Op, strings.Join(Ops, ", "))
+	}
+	if _, err := links.ModeTables(r.Table); err != nil {
+		return fmt.Errorf("%w: --table: %w", ErrGrid, err)
 	}
 	if r.Coll != "" {
 		p := sampling.Defaults("")

@@ -55,6 +55,11 @@ type Result struct {
 	ErrorAuto     float64  `json:"prediction_error_auto"`
 	Mixed         []string `json:"mixed,omitempty"` // modes that cannot carry all messages
 
+	// TableUS is the time by the table of thresholds, if requested; OverTable is that over
+	// auto_us, less 1: the gain of the automatic choice.
+	TableUS   float64 `json:"table_us,omitempty"`
+	OverTable float64 `json:"over_table,omitempty"`
+
 	Rounds int    `json:"rounds"`
 	Trips  int    `json:"trips"` // round trips of a series in a round
 	Series Series `json:"series_us,omitzero"`
@@ -81,6 +86,10 @@ func (r *Result) fill() {
 			r.Choosing = &c
 			break
 		}
+	}
+	if len(r.Series.Thresholds) > 0 {
+		r.TableUS = timeOf(r.Series.Thresholds)
+		r.OverTable = r.TableUS/r.AutoUS - 1
 	}
 	if m, err := logp.ParseMode(r.Series.AgainOf); err == nil {
 		r.Noise = math.Abs(timeOf(r.Series.Again)/t[m] - 1)
@@ -121,6 +130,9 @@ type Summary struct {
 	MaxChoosing  float64 `json:"max_choosing"`
 	MaxVsEager   float64 `json:"max_vs_eager"` // maximum of VsEager
 
+	// OverTable is the gain over the table of thresholds, if requested.
+	OverTable *Gain `json:"over_table,omitempty"`
+
 	// Over all cells and the modes that can carry them.
 	MedianAbsPredictionError float64 `json:"median_abs_prediction_error"`
 	PerMode                  Modes   `json:"median_abs_prediction_error_modes"`
@@ -158,7 +170,7 @@ func Summarize(rs []Result) (s Summary) {
 		return s
 	}
 	s.Fabric = rs[0].Fabric
-	var regret, choosing, noise, all, auto []float64
+	var regret, choosing, noise, all, auto, overTable []float64
 	var cells []Sample
 	var per [logp.NumModes][]float64
 	s.MaxVsEager = math.Inf(-1)
@@ -169,6 +181,9 @@ func Summarize(rs []Result) (s Summary) {
 			choosing = append(choosing, *r.Choosing)
 		}
 		s.MaxVsEager = max(s.MaxVsEager, r.VsEager())
+		if r.TableUS > 0 {
+			overTable = append(overTable, r.TableUS/r.AutoUS)
+		}
 		auto = append(auto, math.Abs(r.ErrorAuto))
 		for m, e := range r.Error.array() {
 			if !slices.Contains(r.Mixed, logp.Mode(m).String()) {
@@ -179,6 +194,10 @@ func Summarize(rs []Result) (s Summary) {
 	s.Regrets = RegretsOf(regret, noise, cells)
 	s.MeanChoosing, _ = meanAndWithin(choosing)
 	s.MaxChoosing = Quantile(choosing, 1)
+	if len(overTable) > 0 {
+		g := gainOf(overTable)
+		s.OverTable = &g
+	}
 	s.MedianAbsPredictionError, s.Auto = Quantile(all, 0.5), Quantile(auto, 0.5)
 	s.PerMode = Modes{Quantile(per[0], 0.5), Quantile(per[1], 0.5), Quantile(per[2], 0.5)}
 	return s
