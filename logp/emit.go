@@ -9,7 +9,7 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 		out.reset(0, WhyCheapest)
 		return nil
 	}
-	s, r := &pl.search, &pl.pr
+	s, r := pl.search, &pl.pr
 	if err := s.prepare(r, b); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (pl *Planner) byPolicy(b *Batch, out *Plan) {
 
 // assign plans message by message, in the order of the batch.
 func (pl *Planner) assign(b *Batch, out *Plan, why Why, mode func(t *item, n, at int) Mode) {
-	s := &pl.search
+	s := pl.search
 	n := len(b.Messages)
 	out.reset(n, why)
 	s.way = grow(s.way, n)

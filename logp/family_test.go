@@ -72,6 +72,7 @@ func TestFewCutsSuffice(t *testing.T) {
 			b.Messages[i].Flags &^= Joined | Urgent
 		}
 		pl := planner(t, p)
+		pl.search = new(search) // its own, to be looked at
 		if _, err := pl.Plan(b); err != nil {
 			continue
 		}

@@ -3,6 +3,7 @@ package logp
 import (
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 )
 
 // PlannerConfig configures a Planner. The zero value is usable.
@@ -43,7 +44,30 @@ type Planner struct {
 	recent  []uint8 // the way of each set that was used last
 	scratch shape   // for shapes that are not cached
 
-	search search
+	search *search // nil: borrowed from searches for each plan
+}
+
+// searches holds scratch memory that no planner is using. A planner needs it only while it
+// plans a shape that is not cached, but a program has a planner for each peer. There are as
+// many as threads that usually plan at once; more are left to the garbage collector.
+var searches [4]atomic.Pointer[search]
+
+// borrow returns scratch memory, to be given back.
+func borrow() *search {
+	for i := range searches {
+		if s := searches[i].Swap(nil); s != nil {
+			return s
+		}
+	}
+	return new(search)
+}
+
+func (s *search) giveBack() {
+	for i := range searches {
+		if searches[i].CompareAndSwap(nil, s) {
+			return
+		}
+	}
 }
 
 // shape is a batch and its plan.
@@ -167,6 +191,13 @@ func (pl *Planner) fill(s *shape, h uint64, b *Batch, wait *[NumModes]float64) (
 	s.hash, s.limits, s.wait = h, b.Limits, *wait
 	s.messages = append(s.messages[:0], b.Messages...)
 	rounded := Batch{Messages: s.messages, Limits: b.Limits, Wait: *wait}
+	if pl.search == nil {
+		pl.search = borrow()
+		defer func() {
+			pl.search.giveBack()
+			pl.search = nil
+		}()
+	}
 	if err := pl.plan(&rounded, &s.plan); err != nil {
 		return nil, err
 	}

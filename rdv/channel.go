@@ -18,7 +18,7 @@ type Channel struct {
 	sink
 	drained  bool // drain was called
 	closed   bool
-	messages []byte // scratch for received payloads
+	messages []byte // scratch for received payloads; created when needed
 }
 
 // Open creates a channel on an endpoint that is connected or about to be. Setup path.
@@ -27,7 +27,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (*Channel,
 	if err != nil {
 		return nil, fmt.Errorf("open rendezvous channel: %w", err)
 	}
-	c := &Channel{core: shared, messages: make([]byte, max(shared.opt.bounds().MaxSize(), 64))}
+	c := &Channel{core: shared}
 	c.source.core, c.sink.core = &c.core, &c.core
 	return c, nil
 }
@@ -66,7 +66,7 @@ func (c *Channel) Connect(s Setup) error {
 	// each outgoing one that this side carries, an answer to each advert of the peer, a
 	// revocation of each advert of this side.
 	c.answers = fifo.NewRing[answer](4*c.opt.Transfers + 2*adverts)
-	c.turns = fifo.NewRing[uint16](c.opt.Transfers + len(c.jobs))
+	c.turns = fifo.NewRing[uint16](c.opt.Transfers + adverts)
 	c.live = true
 	return nil
 }

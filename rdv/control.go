@@ -27,11 +27,24 @@ func (c *Channel) flushAnswers() bool {
 // receiveBatch bounds the control messages that one Progress processes.
 const receiveBatch = 32
 
+// firstMessage reports whether there is anything to receive. If so, it allocates the memory for
+// payloads.
+func (c *Channel) firstMessage() bool {
+	if _, ok, err := c.ring.Peek(); !ok && err == nil {
+		return false
+	}
+	c.messages = make([]byte, max(c.opt.bounds().MaxSize(), 64))
+	return true
+}
+
 // receive processes control messages.
 //
 // Hot path.
 func (c *Channel) receive() bool {
 	did := false
+	if c.messages == nil && !c.firstMessage() {
+		return false
+	}
 	for range receiveBatch {
 		if !c.live {
 			break

@@ -79,7 +79,8 @@ type answer struct {
 	arg  uint32
 }
 
-// requests are work requests built for the link: wrs[first:staged] wait for Post.
+// requests are work requests built for the link: wrs[first:staged] wait for Post. Their
+// memory is created when needed.
 type requests struct {
 	wrs           []fabric.WR
 	sges          []fabric.SGE
@@ -113,9 +114,7 @@ func newCore(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (core, 
 	}
 	return core{
 		ring: ring, h: h, ep: ep, link: link, opt: o, claims: newClaims(link, ep, h, o.Carry),
-		payload:  make([]byte, 0, max(o.bounds().MaxSize(), 64)),
-		requests: requests{wrs: make([]fabric.WR, batchWRs), sges: make([]fabric.SGE, batchWRs*caps.MaxSGE)},
-		lim:      scatter.LimitsOf(caps, uint64(o.Chunk)),
+		lim: scatter.LimitsOf(caps, uint64(o.Chunk)),
 	}, nil
 }
 

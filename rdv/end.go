@@ -32,6 +32,9 @@ func (c *Channel) drain() {
 	if errors.Is(c.err, ErrProtocol) || !c.ring.Drain() {
 		return
 	}
+	if c.messages == nil && !c.firstMessage() {
+		return
+	}
 	for range c.opt.Ring.Blocks { // a correct peer has written no more
 		h, ok, err := c.ring.Recv(c.messages)
 		if !ok || err != nil {

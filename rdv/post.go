@@ -41,6 +41,9 @@ func (c *Channel) post() bool {
 // writes continue.
 func (c *Channel) refill() {
 	c.first, c.staged, c.pieces = 0, 0, 0
+	if c.wrs == nil && c.turns.Len() > 0 {
+		c.wrs, c.sges = make([]fabric.WR, batchWRs), make([]fabric.SGE, batchWRs*c.link.Caps().MaxSGE)
+	}
 	for idle := 0; idle < c.turns.Len() && c.staged < len(c.wrs); {
 		turn := c.turns.Pop()
 		more, ok := false, true

@@ -21,7 +21,7 @@ type source struct {
 	stage   staging
 
 	theirs   []theirAdvert // destinations of the peer
-	jobs     []writeJob    // writes into those
+	jobs     []writeJob    // writes into those, and into destinations of the peer's CTS; created when needed
 	jobsFree []uint16
 }
 
@@ -115,7 +115,7 @@ type writeJob struct {
 func (s *source) connect(transfers, adverts int) {
 	s.announcements = newAnnouncements(s.opt.Window, transfers, min(int(s.peer.Messages), s.opt.Messages))
 	s.streams = fifo.NewRing[uint16](transfers)
-	s.theirs, s.jobs, s.jobsFree = make([]theirAdvert, adverts), make([]writeJob, adverts), freeList(adverts)
+	s.theirs = make([]theirAdvert, adverts)
 }
 
 // idle reports that nothing of this side is outstanding.

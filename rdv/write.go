@@ -119,7 +119,7 @@ func (s *source) Write(id ID, pos uint64, tag uint32, src []fabric.SGE, token ui
 	if n > a.key.Len {
 		return Busy, fmt.Errorf("write %d bytes to advert %v: %w: %d", n, id, ErrTooLarge, a.key.Len)
 	}
-	if len(s.jobsFree) == 0 {
+	if !s.freeJob() {
 		s.stats.Busy++
 		return Busy, nil
 	}
@@ -162,7 +162,7 @@ func (s *source) onCTS(id ID, payload []byte) error {
 		return &ProtocolError{KindCTS, id, why, uint64(len(payload)), ctsSize}
 	}
 	o.offered = true
-	if s.claims.direct == nil || len(s.jobsFree) == 0 {
+	if s.claims.direct == nil || !s.freeJob() {
 		return nil // the peer fetches it
 	}
 	src, ok := s.claims.by.Source(o.token)
@@ -183,7 +183,16 @@ func (s *source) onCTS(id ID, payload []byte) error {
 // MayWrite reports whether Write has room for one more.
 //
 // Hot path.
-func (s *source) MayWrite() bool { return len(s.jobsFree) > 0 }
+func (s *source) MayWrite() bool { return s.jobs == nil || len(s.jobsFree) > 0 }
+
+// freeJob reports whether a job is free. The first call allocates them: most peers are never
+// written to.
+func (s *source) freeJob() bool {
+	if s.jobs == nil {
+		s.jobs, s.jobsFree = make([]writeJob, len(s.theirs)), freeList(len(s.theirs))
+	}
+	return len(s.jobsFree) > 0
+}
 
 // requestWrite builds one write of the job in that slot. more: there are others.
 func (s *source) requestWrite(slot uint16) (more bool) {

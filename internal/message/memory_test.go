@@ -11,10 +11,12 @@ import (
 	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/sampling"
 )
 
-// What a side holds for a peer that is connected and has sent little: rings, mirrors, and the
-// memory of the channel itself, without its endpoint.
+// What a side of an engine holds for a peer that is connected and has sent little: rings,
+// mirrors, and the memory of the channel itself, without its endpoint and without what all
+// channels of a link share.
 func TestMemoryOfAPeerWithMessages(t *testing.T) {
 	const peers = 64
 	la, lb := simLinks(sim.Options{})(t)
@@ -24,8 +26,15 @@ func TestMemoryOfAPeerWithMessages(t *testing.T) {
 		ch *Channel
 	}
 	var ends []end
+	params := sampling.Defaults("sim")
+	pins := map[fabric.Link]*Pins{}
+	for _, l := range []fabric.Link{la, lb} {
+		p, err := NewPins(l, 0)
+		require.NoError(t, err)
+		pins[l] = p
+	}
 	open := func(l fabric.Link, ep fabric.Endpoint, b *eager.Budget) *Channel {
-		ch, err := Open(l, ep, Options{Rings: b, From: len(ends)})
+		ch, err := Open(l, ep, Options{Rings: b, From: len(ends), Params: &params, Pins: pins[l], Learn: DefaultLearn})
 		require.NoError(t, err)
 		ends = append(ends, end{ep, ch})
 		return ch
@@ -51,7 +60,7 @@ func TestMemoryOfAPeerWithMessages(t *testing.T) {
 	rings := int(offheap.Total()-off) / (2 * peers)
 	require.LessOrEqual(t, rings, 16<<10)
 	require.Equal(t, rings, ends[0].ch.Memory())
-	require.LessOrEqual(t, heap, 40<<10)
+	require.LessOrEqual(t, heap, 20<<10)
 	t.Logf("a peer: %d bytes of rings and mirrors (%d by Memory), %d bytes of heap", rings, ends[0].ch.Memory(), heap)
 	for _, e := range ends {
 		require.NoError(t, e.ep.Close())
@@ -63,5 +72,8 @@ func TestMemoryOfAPeerWithMessages(t *testing.T) {
 	}
 	for _, e := range ends {
 		require.NoError(t, e.ch.Close())
+	}
+	for _, p := range pins {
+		require.NoError(t, p.Close())
 	}
 }

@@ -170,7 +170,7 @@ func TestRunsByNumber(t *testing.T) {
 			if most < 0 {
 				continue
 			}
-			b := m.equal(n, 0)
+			b := equal(&logp.Batch{Limits: m.limits}, n, 0)
 			for i := range b.Messages {
 				b.Messages[i].Size = int64(rng.IntN(most + 1))
 			}

@@ -43,6 +43,9 @@ func (s *sender) sendRun() (moved, ok bool) {
 	if most < 0 || len(s.dests.open) > 0 {
 		return false, false
 	}
+	if s.run == nil {
+		s.run = newRun(&s.opt)
+	}
 	r, behind, ok := s.frontRun(most)
 	if !ok {
 		return false, false
@@ -104,10 +107,17 @@ func (s *sender) frontRun(most int) (r coalesced, behind *Out, ok bool) {
 	return r, o, k > 0 && (differ == 0 || r.bytes+k*entryRoom+gatherRoom <= s.room)
 }
 
+// newRun allocates the list of messages of a run: a peer that gets one message at a time
+// needs none.
+func newRun(o *Options) []*Out { return make([]*Out, o.Batch) }
+
 // plannedRun returns the messages first[from:to] of the batch that are to be gathered.
 // ok reports whether they can be coalesced: all are copied, their numbers are
 // consecutive, and one gather has room for them.
 func (s *sender) plannedRun(from, to int) (r coalesced, ok bool) {
+	if s.run == nil {
+		s.run = newRun(&s.opt)
+	}
 	r.outs, ok = s.run[:0], true
 	for i := from; i < to; i++ {
 		if s.batch.modes[i] != logp.Gather {

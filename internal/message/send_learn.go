@@ -38,9 +38,10 @@ const (
 // not complete by then, the link was busy.
 type learner struct {
 	*model
-	left  int // backlogs until the next step
-	every int // 0: off
-	obs   *logp.Observer
+	left  int            // backlogs until the next step
+	every int            // 0: off
+	from  logp.Params    // to compare with
+	obs   *logp.Observer // nil until a backlog is timed
 	clock func() int64
 	scale func() float64 // ns per tick of the clock; 0: not known yet
 
@@ -80,26 +81,34 @@ type LearnStats struct {
 }
 
 // open starts learning from p if it is enabled.
-func (l *learner) open(o *Options) error {
+func (l *learner) open(o *Options) {
 	l.left = math.MaxInt
 	if o.Learn <= 0 || !o.Policy.Free() {
-		return nil
+		return
 	}
 	l.every, l.left, l.unpublished = o.Learn, o.Learn, learnPublish
 	l.clock, l.scale = o.clock, func() float64 { return 1 }
 	if l.clock == nil {
 		l.clock, l.scale = cpu.Ticks, sinceOpen()
 	}
-	return l.restart(o.Params)
+	l.restart(o.Params)
 }
 
 // restart discards the results.
-func (l *learner) restart(p *logp.Params) (err error) {
+func (l *learner) restart(p *logp.Params) {
 	if l.every > 0 {
-		l.obs, err = logp.NewObserver(p)
+		l.from, l.obs = *p, nil
 		l.step, l.token, l.moved, l.drift, l.slow = resting, 0, false, 0, [logp.NumModes]int{}
 	}
-	return err
+}
+
+// observe makes the observer if there is none. It fails only with parameters that the planner
+// would have refused.
+func (l *learner) observe() (ok bool) {
+	if l.obs == nil {
+		l.obs, _ = logp.NewObserver(&l.from)
+	}
+	return l.obs != nil
 }
 
 // sinceOpen measures the length of a tick over the time since the channel was opened: a
@@ -157,7 +166,7 @@ func (l *learner) begin(b *batch, descriptors uint64) {
 		return
 	}
 	m, one := b.oneMode()
-	if !one {
+	if !one || !l.observe() {
 		l.step = resting
 		l.stats.Lost++
 		return

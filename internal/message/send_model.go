@@ -21,7 +21,6 @@ type model struct {
 	*streams
 	planner *logp.Planner
 	limits  logp.Limits
-	probe   logp.Batch // for questions to the planner
 
 	// Bounds, in bytes. Backlogs without a message longer than runMax for their number of
 	// messages are sent as coalesced runs: see send_coalesce.go.
@@ -208,8 +207,9 @@ func (m *model) boundRuns() {
 	if !m.opt.Policy.Forced && len(m.opt.Policy.Table) > 0 || m.limits.GatherMax <= 0 {
 		return
 	}
+	probe := logp.Batch{Limits: m.limits}
 	gathers := func(n int, size int64) bool {
-		mode, err := m.planner.Single(m.equal(n, size))
+		mode, err := m.planner.Single(equal(&probe, n, size))
 		return err == nil && mode == logp.Gather
 	}
 	// More than the ring holds may be better fetched; a batch of 64 messages does not show
@@ -231,10 +231,8 @@ func (m *model) boundRuns() {
 	}
 }
 
-// equal returns a batch of n messages of one size, for the model.
-func (m *model) equal(n int, size int64) *logp.Batch {
-	b := &m.probe
-	b.Limits = m.limits
+// equal makes b a batch of n messages of one size.
+func equal(b *logp.Batch, n int, size int64) *logp.Batch {
 	b.Messages = b.Messages[:0]
 	for range n {
 		b.Messages = append(b.Messages, logp.Message{Size: size, Flags: logp.Registered | logp.DestRegistered})

@@ -95,7 +95,8 @@ func (s *sender) open(shared *streams) (err error) {
 	if s.model.planner, err = logp.NewPlanner(o.Params, &logp.PlannerConfig{Policy: o.Policy, CacheAfter: cacheAfter}); err != nil {
 		return err
 	}
-	return s.learn.open(o)
+	s.learn.open(o)
+	return nil
 }
 
 // connect accepts the peer's parameters of its rendezvous, and adapts to its present ring.
@@ -108,7 +109,7 @@ func (s *sender) connect(peer rdv.Setup) {
 	s.model.limit(peer, most, threshold)
 	s.batch.Limits = s.model.limits
 	s.packer = gather.NewPacker(gather.Seq, most, threshold)
-	s.room, s.run = most.Bytes, make([]*Out, s.opt.Batch)
+	s.room = most.Bytes
 	s.model.bound()
 	s.peer, s.ringBusy, s.around, s.stall = peer, false, false, stall{}
 }
@@ -121,7 +122,8 @@ func (s *sender) SetParams(p *logp.Params) error {
 		return err
 	}
 	s.window.want = worth(p, s.opt.RingMost)
-	return s.learn.restart(p)
+	s.learn.restart(p)
+	return nil
 }
 
 // SetPolicy sets the policy of later plans. Allocates. Errors wrap logp.ErrParams.
