@@ -298,7 +298,8 @@ func TestDeadPeerEndsTheRun(t *testing.T) {
 					if notice {
 						require.ErrorIs(t, err0, fabric.ErrPeerGone)
 					} else {
-						require.True(t, errors.Is(err0, ErrStalled) || errors.Is(err0, fabric.ErrPeerGone), "%v", err0)
+						// the frozen rank may be the first whose time is over
+						require.True(t, errors.Is(err0, ErrStalled) || errors.Is(err0, fabric.ErrPeerGone) || errors.Is(err0, ErrPeerFailed), "%v", err0)
 					}
 				})
 			}
