@@ -50,7 +50,8 @@ func TestGroups(t *testing.T) {
 		src, dst := a.region.Bytes(), b.region.Bytes()
 		testutil.Fill(src[:c.n*c.size], uint64(c.n), 0)
 		clear(dst)
-		served := b.Queue.Counts().Served
+		var served uint64
+		b.Prog.Do(func() { served = b.Queue.Counts().Served })
 		_, err := a.do(t, pieces(a, Put, c.n, c.size, stride))
 		require.NoError(t, err)
 		for i := range c.n {
@@ -63,7 +64,7 @@ func TestGroups(t *testing.T) {
 		require.Equal(t, want, src[:c.n*c.size], "%v", c)
 		b.Prog.Do(func() { require.Equal(t, c.size < 8000, b.Queue.Counts().Served > served, "%v", c) })
 	}
-	require.False(t, a.held)
+	a.Prog.Do(func() { require.False(t, a.held) })
 }
 
 // post posts o, and returns what waits for it.
@@ -139,9 +140,11 @@ func TestRefusedGroup(t *testing.T) {
 	require.NoError(t, err)
 	_, err = a.do(t, bad)
 	require.ErrorIs(t, err, fabric.ErrRemoteAccess)
-	require.ErrorIs(t, a.Queue.down, fabric.ErrRemoteAccess)
-	require.Zero(t, a.Queue.groups.open+a.Queue.groups.all)
-	require.False(t, a.held)
+	a.Prog.Do(func() {
+		require.ErrorIs(t, a.Queue.down, fabric.ErrRemoteAccess)
+		require.Zero(t, a.Queue.groups.open+a.Queue.groups.all)
+		require.False(t, a.held)
+	})
 	b.Prog.Do(func() { // what comes behind is not looked at
 		served := b.Queue.counts.Served
 		b.Queue.serving.serve(noteGroup, 0)

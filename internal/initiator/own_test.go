@@ -31,7 +31,7 @@ func TestOwnOperationsAreLocal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, _ := linktest.Real()[name](t)
 			s := newSide(t, l)
-			s.Queue.own, s.Queue.immediate = true, true
+			s.Prog.Do(func() { s.Queue.own, s.Queue.immediate = true, true })
 			s.other = s
 			var other fabric.Endpoint
 			s.EP, other = linktest.Join(t, l, l, fabric.EndpointOptions{})
