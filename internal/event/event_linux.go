@@ -1,7 +1,6 @@
 package event
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -40,41 +39,9 @@ func (e Event) Clear() {
 // Close frees the descriptor.
 func (e Event) Close() error { return unix.Close(e.fd) }
 
-// Set waits for the descriptors given to NewSet.
-type Set struct {
-	fd    int
-	found [8]unix.EpollEvent
+// poll is poll(2) with a time limit that is not rounded up to milliseconds; the kernel adds its
+// timer slack, 50 µs by default.
+func poll(fds []unix.PollFd, d time.Duration) (n int, err error) {
+	ts := unix.NsecToTimespec(int64(max(d, 0)))
+	return unix.Ppoll(fds, &ts, nil)
 }
-
-// NewSet returns a set of descriptors that stay open until it is closed.
-func NewSet(fds ...int) (*Set, error) {
-	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
-	for _, fd := range fds {
-		if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
-			unix.Close(ep)
-			return nil, fmt.Errorf("watch descriptor %d: %w", fd, err)
-		}
-	}
-	return &Set{fd: ep}, nil
-}
-
-// Wait returns when a descriptor is readable, a signal arrived, or d, rounded up to
-// milliseconds, is over.
-//
-// It is a plain epoll_wait, which blocks a thread, and not one in the runtime's poller: the
-// runtime polls that only every 10 ms if all processors of the process have goroutines to
-// run (measured with GOMAXPROCS=1 beside a goroutine that never blocks: 17 ms a round trip,
-// against 0.1-0.35 ms).
-func (s *Set) Wait(d time.Duration) error {
-	_, err := unix.EpollWait(s.fd, s.found[:], millis(d))
-	if errors.Is(err, unix.EINTR) {
-		return nil
-	}
-	return err
-}
-
-// Close releases the set; the descriptors stay open.
-func (s *Set) Close() error { return unix.Close(s.fd) }

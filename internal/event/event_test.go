@@ -3,6 +3,7 @@
 package event
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -18,24 +19,16 @@ type event interface {
 	Close() error
 }
 
-type set interface {
-	Wait(time.Duration) error
-	Close() error
-}
-
-// All kinds that this system supports, including those that New does not use.
-var kinds = map[string]struct {
-	event func() (event, error)
-	set   func(...int) (set, error)
-}{
-	"native": {func() (event, error) { return New() }, func(fds ...int) (set, error) { return NewSet(fds...) }},
-	"poll":   {func() (event, error) { return newPipe() }, func(fds ...int) (set, error) { return newPollSet(fds...) }},
+// All kinds that this system supports, including the one that New does not use.
+var kinds = map[string]func() (event, error){
+	"native": func() (event, error) { return New() },
+	"pipe":   func() (event, error) { return newPipe() },
 }
 
 func TestReadableFromSetToClear(t *testing.T) {
-	for name, k := range kinds {
+	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {
-			e, err := k.event()
+			e, err := open()
 			require.NoError(t, err)
 			readable := func() bool {
 				ok, err := Wait(e.FD(), 0)
@@ -68,17 +61,17 @@ func TestReadableFromSetToClear(t *testing.T) {
 }
 
 func TestSetWaitsForAny(t *testing.T) {
-	for name, k := range kinds {
+	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {
 			var es [3]event
 			var fds []int
 			for i := range es {
 				var err error
-				es[i], err = k.event()
+				es[i], err = open()
 				require.NoError(t, err)
 				fds = append(fds, es[i].FD())
 			}
-			s, err := k.set(fds...)
+			s, err := NewSet(fds...)
 			require.NoError(t, err)
 			require.NoError(t, s.Wait(0), "nothing set: at once")
 			start := time.Now()
@@ -102,14 +95,33 @@ func TestSetWaitsForAny(t *testing.T) {
 			for _, e := range es {
 				require.NoError(t, e.Close())
 			}
-			_, err = k.set(fds[0])
+			_, err = NewSet(fds[0])
 			require.Error(t, err, "a closed descriptor")
 		})
 	}
 }
 
-func TestMillis(t *testing.T) {
-	for d, want := range map[time.Duration]int{-time.Second: 0, 0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, time.Second: 1000} {
-		require.Equal(t, want, millis(d))
+// A time limit below a millisecond is not rounded up to one: a reader whose peer's writes cause
+// no event sleeps for 50 µs.
+func TestLimitsOfLessThanAMillisecond(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the system's poll takes milliseconds")
 	}
+	e, err := New()
+	require.NoError(t, err)
+	s, err := NewSet(e.FD())
+	require.NoError(t, err)
+	const limit = 100 * time.Microsecond
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		begun := time.Now()
+		require.NoError(t, s.Wait(limit))
+		one := time.Since(begun)
+		require.GreaterOrEqual(t, one, limit)
+		begun = time.Now()
+		_, err := Wait(e.FD(), limit)
+		require.NoError(t, err)
+		return one < time.Millisecond && time.Since(begun) < time.Millisecond
+	}, "short waits")
+	require.NoError(t, s.Close())
+	require.NoError(t, e.Close())
 }

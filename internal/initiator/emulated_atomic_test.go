@@ -44,6 +44,18 @@ func TestEmulatedAtomicBacksOff(t *testing.T) {
 		o.compare = 5
 		require.False(t, o.retry())
 		require.NoError(t, o.Err)
+		// A sleep lasts until the first of those that back off goes on.
+		later := a.op(Emulated, 64)
+		later.Emulate(onesided.RMW{Func: onesided.Set})
+		later.more.until = b.now() + 2*time.Hour
+		o.more.until = b.now() + time.Hour
+		b.list = append(b.list, later, o)
+		require.Greater(t, a.Engine.Rest(), time.Duration(0))
+		require.LessOrEqual(t, a.Engine.Rest(), time.Hour)
+		o.more.until = 0
+		require.Equal(t, time.Microsecond, a.Engine.Rest(), "0 would be without limit")
+		b.list = b.list[:0]
+		later.Drop()
 		o.Drop()
 	})
 }

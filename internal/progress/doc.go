@@ -32,10 +32,10 @@
 //	asleep  links armed, waiting for their descriptors and for wake-ups
 //
 // The next owner disarms the links and wakes the goroutine if it is asleep: links that one
-// goroutine has armed are never polled by another. It sleeps in a system call, epoll_wait
-// or poll, on the links' descriptors and one for wake-ups. The call holds a thread, for at
-// most a second at a time; the runtime takes the processor from it, so that with
-// GOMAXPROCS=1 other goroutines run meanwhile.
+// goroutine has armed are never polled by another. It sleeps in a system call, poll, on the
+// links' descriptors and one for wake-ups. The call holds a thread, for at most a second at a
+// time; the runtime takes the processor from it, so that with GOMAXPROCS=1 other goroutines
+// run meanwhile.
 //
 // A goroutine that spins on memory which a peer writes should call [Engine.Progress] in its
 // loop: on links that need the target's help (fabric.Caps.TargetProgress) it would

@@ -39,8 +39,8 @@ func newEvents(links []fabric.Link) (*events, error) {
 	return &events{set: set, waking: waking}, nil
 }
 
-// wait returns when a descriptor is readable, or after d, rounded up to milliseconds; at
-// the latest, and if d is 0, after sleepSlice. For one goroutine.
+// wait returns when a descriptor is readable, or after d; at the latest, and if d is 0,
+// after sleepSlice. For one goroutine.
 func (ev *events) wait(d time.Duration) error {
 	if d <= 0 || d > sleepSlice {
 		d = sleepSlice
