@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/seed33544411/rma/internal/bytesize"
 )
 
 // Tables holds a table of rules for each kind of link, and under "" that for kinds without
@@ -132,24 +134,14 @@ func parseNumber(s string) (int, bool) {
 	return n, err == nil && n >= 1 && n <= MaxMessages && strconv.Itoa(n) == s
 }
 
-var sizeUnits = []struct {
-	name string
-	size int64
-}{{"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"", 1}}
-
 // parseSize reads the size of a row; * is 0.
 func parseSize(s string) (int64, bool) {
 	if s == "*" {
 		return 0, true
 	}
-	for _, u := range sizeUnits {
-		if digits, ok := strings.CutSuffix(s, u.name); ok {
-			n, err := strconv.ParseInt(digits, 10, 64)
-			ok = err == nil && n >= 1 && n <= min(MaxSize, math.MaxInt64)/u.size && strconv.FormatInt(n, 10) == digits
-			return n * u.size, ok
-		}
-	}
-	return 0, false
+	digits, unit := bytesize.Cut(s)
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return n * unit, err == nil && n >= 1 && n <= min(MaxSize, math.MaxInt64)/unit && strconv.FormatInt(n, 10) == digits
 }
 
 // String returns the row in the form that ParseTables reads.
@@ -161,12 +153,7 @@ func (r *Rule) String() string {
 	if r.MaxSize == 0 {
 		s.WriteByte('*')
 	} else {
-		for _, u := range sizeUnits {
-			if r.MaxSize%u.size == 0 {
-				fmt.Fprintf(&s, "%d%s", r.MaxSize/u.size, u.name)
-				break
-			}
-		}
+		s.WriteString(bytesize.Format(r.MaxSize))
 	}
 	if r.First != 0 {
 		fmt.Fprintf(&s, "@%d", r.First)

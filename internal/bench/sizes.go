@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/seed33544411/rma/internal/bytesize"
 )
 
 // MaxSize is the largest message that can be asked for, in bytes.
@@ -59,15 +61,8 @@ func parseSize(s string) (int, error) {
 	if s == "" {
 		return 0, fmt.Errorf("%w: missing number, want for example 8,4K,1M or 8:4M", ErrSizes)
 	}
-	num, shift := strings.ToUpper(s), 0
-	num = strings.TrimSuffix(num, "IB")
-	for i, suffix := range []string{"K", "M", "G"} {
-		if cut, ok := strings.CutSuffix(num, suffix); ok {
-			num, shift = cut, 10*(i+1)
-			break
-		}
-	}
-	if shift == 0 && len(num) != len(s) { // "8iB"
+	num, unit := bytesize.Cut(strings.TrimSuffix(strings.ToUpper(s), "IB"))
+	if unit == 1 && len(num) != len(s) { // "8iB"
 		return 0, fmt.Errorf("%w: %q is not a size, want for example 64, 4K or 1M", ErrSizes, s)
 	}
 	n, err := strconv.ParseInt(num, 10, 64)
@@ -80,18 +75,11 @@ func parseSize(s string) (int, error) {
 		return 0, fmt.Errorf("%w: %s is negative", ErrSizes, s)
 	case n == 0:
 		return 0, fmt.Errorf("%w: zero is not a size to measure, the smallest is 1", ErrSizes)
-	case n > math.MaxInt64>>shift || n<<shift > MaxSize:
+	case n > math.MaxInt64/unit || n*unit > MaxSize:
 		return 0, fmt.Errorf("%w: %s is out of range 1 to %s", ErrSizes, s, FormatSize(MaxSize))
 	}
-	return int(n << shift), nil
+	return int(n * unit), nil
 }
 
 // FormatSize formats a size as ParseSizes reads it: 8, 4K, 1M, 1G.
-func FormatSize(n int) string {
-	for i, suffix := range []string{"G", "M", "K"} {
-		if unit := 1 << (30 - 10*i); n >= unit && n%unit == 0 {
-			return strconv.Itoa(n/unit) + suffix
-		}
-	}
-	return strconv.Itoa(n)
-}
+func FormatSize(n int) string { return bytesize.Format(int64(n)) }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed33544411/rma/internal/bytesize"
 )
 
 // Kind is a way to write values.
@@ -136,28 +138,13 @@ func (t *Type) write(n int64) string {
 	case Duration:
 		return time.Duration(n).String()
 	case Bytes:
-		for _, u := range units {
-			if n != 0 && n%u.size == 0 {
-				return strconv.FormatInt(n/u.size, 10) + u.name
-			}
-		}
+		return bytesize.Format(n)
 	}
 	return strconv.FormatInt(n, 10)
 }
 
-var units = []struct {
-	name string
-	size int64
-}{{"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}}
-
 func parseBytes(text string) (int64, error) {
-	digits, scale := strings.TrimSuffix(text, "iB"), int64(1)
-	for _, u := range units {
-		if d, ok := strings.CutSuffix(digits, u.name); ok {
-			digits, scale = d, u.size
-			break
-		}
-	}
+	digits, scale := bytesize.Cut(strings.TrimSuffix(text, "iB"))
 	if scale == 1 && digits != text {
 		return 0, errForm // "5iB"
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed33544411/rma/internal/bytesize"
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
@@ -167,20 +168,7 @@ func (h *Host) addCache(c Cache) {
 
 // parseSize parses a size in the format of sysfs: "48K", "32M", bytes without a letter.
 func parseSize(text string) (uint64, bool) {
-	shift := 0
-	if n := len(text); n > 0 {
-		switch text[n-1] {
-		case 'K':
-			shift = 10
-		case 'M':
-			shift = 20
-		case 'G':
-			shift = 30
-		}
-		if shift != 0 {
-			text = text[:n-1]
-		}
-	}
-	n, err := strconv.ParseUint(text, 10, 32)
-	return n << shift, err == nil && n > 0
+	digits, unit := bytesize.Cut(text)
+	n, err := strconv.ParseUint(digits, 10, 32)
+	return n * uint64(unit), err == nil && n > 0
 }

@@ -62,6 +62,10 @@ type Request struct {
 	// well, or that the batch to explain is planned by.
 	Table string `json:"table,omitempty"`
 
+	// Ambient says that Table is a setting of the machine, which need not have a section for
+	// the link that is measured.
+	Ambient bool `json:"ambient,omitempty"`
+
 	// Mixing measures fixed thresholds in each cell as well, those of Table if it is set, for
 	// SummarizeMixing.
 	Mixing bool `json:"mixing,omitempty"`
