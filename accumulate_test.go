@@ -31,7 +31,7 @@ func TestTypeOf(t *testing.T) {
 // more than a slot, while the targets' applications only compute: nothing is lost.
 func TestAccumulate(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
-		const n, workers, rounds = 3000, 2, 4
+		const n, workers, rounds = 9000, 2, 4
 		mems, keys := share(t, es, 8*n+64)
 		var stop atomic.Bool
 		defer stop.Store(true)
@@ -115,6 +115,49 @@ func TestAccumulateOrder(t *testing.T) {
 			got, err := View[celsius](mems[to].Slice(2000, 8))
 			require.NoError(t, err)
 			require.Equal(t, []celsius{2.25, 6.25}, got)
+		}
+	})
+}
+
+// Exclusive accumulates of one rank, all in flight at once, are combined in the order of the
+// calls, on every link, and whether they are one piece or several; those with a result are
+// refused.
+func TestAccumulateExclusive(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		const n = 9001 // more than two slots
+		mems, keys := share(t, es, 8*n+16)
+		for to := range es {
+			p, at := es[0].Peer(to), keys[to].At(8)
+			xs := make([]float64, n)
+			got, err := View[float64](mems[to].Slice(8, 8*n))
+			require.NoError(t, err)
+			for i := range xs {
+				xs[i], got[i] = float64(i), 1
+			}
+			require.NoError(t, WaitAll(ctx,
+				Accumulate(p, at, Sum|Exclusive, xs),
+				Accumulate(p, at, Prod|Exclusive, xs),
+				AccumulateV(p, []Span{keys[to].Slice(8+8*n-8, 8), keys[to].Slice(8, 8*n-8)}, Max|Exclusive, xs),
+				AccumulateStrided(p, at, Sum|Exclusive, xs, Shape2D(n/2, 8, 8, 16)), // to every other element
+			))
+			for i, x := range got {
+				above := float64(i + 1) // xs is turned by one element
+				if i == n-1 {
+					above = 0
+				}
+				want := max(float64(1+i)*float64(i), above)
+				if i%2 == 0 && i/2 < n/2 {
+					want += float64(i / 2)
+				}
+				require.Equal(t, want, x, "element %d", i)
+			}
+			require.Equal(t, make([]byte, 8), mems[to].Bytes()[:8])
+			require.Equal(t, make([]byte, 8), mems[to].Bytes()[8+8*n:])
+			require.ErrorIs(t, GetAccumulate(p, xs, at, Sum|Exclusive, xs).Wait(ctx), ErrInvalid)
+			require.ErrorIs(t, Fetch(p, at, Sum|Exclusive, 1.5).Request.Wait(ctx), ErrInvalid)
+			require.ErrorIs(t, Accumulate(p, at, NoOp|Exclusive, xs).Wait(ctx), ErrInvalid)
+			require.ErrorIs(t, Accumulate(p, at, BitOr|Exclusive, xs).Wait(ctx), ErrInvalid)
 		}
 	})
 }

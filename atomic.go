@@ -197,6 +197,15 @@ const (
 	NoOp    = Reduction(onesided.NoOp) // the element stays; for operations that fetch: an atomic load
 )
 
+// Exclusive, or'ed to the reduction of an Accumulate, AccumulateV or AccumulateStrided,
+// asserts that nothing but accumulates of this rank accesses the elements from the call to
+// the completion of the request. They are then combined with plain loads and stores, not
+// with an atomic instruction each, and at most as slowly as by a get, an addition and a put.
+// If the assertion is wrong, changes of the elements may be lost.
+//
+//	rma.Accumulate(p, at, rma.Sum|rma.Exclusive, gradient) // between two barriers, one writer
+const Exclusive = Reduction(onesided.Exclusive)
+
 // String returns the name of the reduction.
 func (r Reduction) String() string { return onesided.Reduction(r).String() }
 
@@ -219,7 +228,7 @@ type Element interface {
 // before, and in order with this rank's atomics on the same words. Other operations posted
 // later may overtake it: see Fence.
 //
-// The first Accumulate that a peer's engine executes allocates 64 KiB on either side.
+// The first Accumulate that a peer's engine executes allocates 128 KiB on either side.
 // Accumulate does not allocate Go memory or block.
 // Hot path.
 func Accumulate[T Element](p *Peer, dst Remote, op Reduction, src []T) Request {
@@ -241,7 +250,7 @@ func Fetch[T Element](p *Peer, dst Remote, op Reduction, v T) FetchRequest[T] {
 	t := typeOf[T]()
 	m := onesided.RMW{Func: onesided.Combine, Op: onesided.Reduction(op), Type: t, Arg: bitsOf(v)}
 	switch {
-	case !m.Op.Takes(t) && op != NoOp:
+	case !(onesided.Combining{Op: m.Op, Type: t, Fetch: true}).Known():
 		return FetchRequest[T]{Request: p.refuse(initiator.Emulated.String(), ErrInvalid)}
 	case t.Size() == 4:
 		r := p.half(dst, m)

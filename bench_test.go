@@ -83,6 +83,7 @@ func BenchmarkAccumulateBeside(b *testing.B) {
 			})
 		}
 		run("accumulate", func() error { return Accumulate(p, there, Sum, src).Wait(ctx) })
+		run("exclusive", func() error { return Accumulate(p, there, Sum|Exclusive, src).Wait(ctx) })
 		run("by hand", func() error {
 			if err := p.Get(mems[0].Slice(0, 8*n), there).Wait(ctx); err != nil {
 				return err

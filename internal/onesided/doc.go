@@ -21,7 +21,8 @@
 // # Accumulates
 //
 // A [Request] is the data that the initiator writes into the target's memory, header and
-// elements; [Serve] executes it, element by element with compare-and-swaps of the processor.
+// elements; [Serve] executes it, element by element with compare-and-swaps of the processor,
+// or, if it is [Exclusive], with plain loads and stores.
 // docs/wire.md defines the bytes.
 //
 // # Groups
@@ -43,7 +44,7 @@
 //	                  words that peers write
 //	request.go        the header of an accumulate, and its execution
 //	group.go          many puts, gets or accumulates in one request: encoding and execution
-//	reduce.go         kernels by type and operation
+//	reduce.go         kernels by type and operation; exclusive.go those that are not atomic
 //
 // It imports fabric, gather and mr.
 package onesided

@@ -16,7 +16,7 @@ import (
 // uses the slots of accumulates. docs/wire.md defines the bytes.
 
 const (
-	groupVersion = 1
+	groupVersion = 2 // 1: in smaller slots
 	groupHeader  = 24
 	listHeader   = 8 // before each list
 
@@ -37,9 +37,9 @@ const (
 // fits a slot.
 func (c Combining) MaxPiece() uint64 {
 	if c.Fetch && c.Op != NoOp {
-		return 3968
+		return (SlotSize - 256) / 2
 	}
-	return 7936
+	return SlotSize - 256
 }
 
 // ErrGroup means that a group is malformed: no correct peer sends it.

@@ -53,13 +53,23 @@ const (
 // NoOp leaves the target's element as it is: an atomic load, of operations that fetch.
 const NoOp = reductions
 
+// Exclusive in a Reduction says that nothing else accesses the elements meanwhile: they are
+// combined with plain loads and stores. Only accumulates without a result take it.
+const Exclusive Reduction = 1 << 7
+
 var reductionNames = []string{"sum", "min", "max", "prod", "replace", "bitwise and", "bitwise or", "bitwise xor", "no-op"}
 
 // String returns the name of the reduction.
-func (r Reduction) String() string { return enum.Name("reduction", reductionNames, r) }
+func (r Reduction) String() string {
+	if r&Exclusive != 0 {
+		return "exclusive " + (r &^ Exclusive).String()
+	}
+	return enum.Name("reduction", reductionNames, r)
+}
 
 // Takes reports whether r is defined for elements of the valid type t.
 func (r Reduction) Takes(t Type) bool {
+	r &^= Exclusive
 	return r < BitAnd || r < reductions && t != Float32 && t != Float64
 }
 
@@ -110,11 +120,14 @@ func combineBits(r Reduction, t Type, a, b uint64) uint64 {
 	return math.Float64bits(combine(r, math.Float64frombits(a), math.Float64frombits(b)))
 }
 
-// Reduce combines the elements of src with those of dst, one by one, each atomically. dst
-// must be aligned to the elements' size; both must have the same length, a multiple of that
-// size. Does not allocate. The type is evaluated once, not for each element.
+// Reduce combines the elements of src with those of dst, one by one, each atomically unless
+// r is Exclusive. dst must be aligned to the elements' size; both must have the same length,
+// a multiple of that size. Does not allocate. The type is evaluated once, not for each
+// element.
 func Reduce(r Reduction, t Type, dst, src []byte) {
 	switch integer, long := t < Float32, t.Size() == 8; {
+	case r&Exclusive != 0:
+		reduceExclusive(r&^Exclusive, t, dst, src)
 	case r == Sum && integer && long:
 		add64(dst, src)
 	case r == Sum && integer:
@@ -135,6 +148,10 @@ func Reduce(r Reduction, t Type, dst, src []byte) {
 		each64(dst, src, func(a, b uint64) uint64 { return uint64(combine(r, int64(a), int64(b))) })
 	case t == Uint64:
 		each64(dst, src, func(a, b uint64) uint64 { return combine(r, a, b) })
+	case t == Float64 && r == Sum:
+		each64(dst, src, func(a, b uint64) uint64 {
+			return math.Float64bits(math.Float64frombits(a) + math.Float64frombits(b))
+		})
 	case t == Float64:
 		each64(dst, src, func(a, b uint64) uint64 {
 			return math.Float64bits(combine(r, math.Float64frombits(a), math.Float64frombits(b)))
@@ -194,7 +211,7 @@ type Combining struct {
 
 // Known reports whether c is defined.
 func (c Combining) Known() bool {
-	return c.Type.Size() > 0 && (c.Op.Takes(c.Type) || c.Op == NoOp && c.Fetch)
+	return c.Type.Size() > 0 && (c.Op.Takes(c.Type) && (!c.Fetch || c.Op&Exclusive == 0) || c.Op == NoOp && c.Fetch)
 }
 
 // Needs returns the rights that c requires of the target's memory.

@@ -1,6 +1,7 @@
 package onesided
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"testing"
@@ -65,7 +66,20 @@ func table[T number](t *testing.T, ty Type, put func(b []byte, v T), get func(b 
 				require.True(t, got != got)
 			}
 		}
+		const repeats = 3*chunk + 1 // several chunks, and a rest; src is unaligned
+		exclusive, mine := bytes.Repeat(dst, repeats), append([]byte{0}, bytes.Repeat(src, repeats)...)[1:]
+		Reduce(r|Exclusive, ty, exclusive, mine)
 		Reduce(r, ty, dst, src)
+		for i := range len(exclusive) / size {
+			w, got := want[i%len(want)], get(exclusive[i*size:])
+			if w != w {
+				require.True(t, got != got, "%v of %v", r|Exclusive, ty)
+				continue
+			}
+			if got != w {
+				require.Equal(t, w, got, "%v of type %d", r|Exclusive, ty)
+			}
+		}
 		for i, w := range want {
 			got := get(dst[i*size:])
 			if w != w {
@@ -90,9 +104,11 @@ func TestReduceBits(t *testing.T) {
 				continue
 			}
 			const a, b = 0x0123456789abcdef, 0xf0f0f0f0ff00ff00
-			dst, src := appendNative(nil, a), appendNative(nil, b)
-			Reduce(r, ty, dst, src)
-			require.Equal(t, appendNative(nil, f(a, b)), dst, "%v of type %d", r, ty)
+			for _, how := range []Reduction{r, r | Exclusive} {
+				dst, src := appendNative(nil, a), appendNative(nil, b)
+				Reduce(how, ty, dst, src)
+				require.Equal(t, appendNative(nil, f(a, b)), dst, "%v of type %d", how, ty)
+			}
 		}
 	}
 	require.False(t, reductions.Takes(Int32))
@@ -113,6 +129,7 @@ func TestReduce(t *testing.T) {
 		func(b []byte) float64 { return math.Float64frombits(n.Uint64(b)) }, []float64{0, 1.5, -2.25, inf, -inf, math.NaN()})
 	require.Equal(t, "max", Max.String())
 	require.Equal(t, "reduction(9)", Reduction(9).String())
+	require.Equal(t, "exclusive sum", (Sum | Exclusive).String())
 }
 
 // 1 MiB of elements combined in cache, per reduction and type.
@@ -123,7 +140,7 @@ func BenchmarkReduce(b *testing.B) {
 		r    Reduction
 		t    Type
 	}{
-		{"sum/float64", Sum, Float64}, {"max/float64", Max, Float64}, {"sum/float32", Sum, Float32}, {"sum/uint32", Sum, Uint32}, {"sum/uint64", Sum, Uint64},
+		{"sum/float64", Sum, Float64}, {"exclusive sum/float64", Sum | Exclusive, Float64}, {"max/float64", Max, Float64}, {"sum/float32", Sum, Float32}, {"sum/uint32", Sum, Uint32}, {"sum/uint64", Sum, Uint64},
 		{"or/uint64", BitOr, Uint64}, {"replace/uint64", Replace, Uint64},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -10,17 +10,18 @@ import (
 )
 
 // The memory through which one rank makes another execute accumulates: Slots slots of
-// SlotSize bytes, each with a header and elements. Eight of 8 KiB keep a link of 10 GB/s
-// busy over a round trip of 6 µs, and cost a pair that accumulates 64 KiB on either side.
+// SlotSize bytes, each with a header and elements. 32 KiB carry what a request and its
+// acknowledgement cost a link of system calls; four keep it busy meanwhile, and cost a pair
+// that accumulates 128 KiB on either side.
 const (
-	Slots      = 8
-	SlotSize   = 8 << 10
+	Slots      = 4
+	SlotSize   = 32 << 10
 	HeaderSize = 32
 	MaxData    = SlotSize - HeaderSize
 )
 
-// version of the header.
-const version = 1
+// version of the header. In version 1 there were 8 slots of 8 KiB, and no Exclusive.
+const version = 2
 
 // Errors of requests.
 var (

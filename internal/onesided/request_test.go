@@ -27,7 +27,7 @@ func TestRequestBytes(t *testing.T) {
 	if bigEndian {
 		b[3] = 1
 	}
-	require.Equal(t, "0102060103000000"+"0700000088776655"+"4433221100000000"+"0010000000000000", hex.EncodeToString(b))
+	require.Equal(t, "0202060103000000"+"0700000088776655"+"4433221100000000"+"0010000000000000", hex.EncodeToString(b))
 	require.Len(t, b, HeaderSize)
 	got, err := ParseRequest(r.Append(nil))
 	require.NoError(t, err)
@@ -44,14 +44,15 @@ func TestRequestRefusals(t *testing.T) {
 		want   error
 		status Status
 	}{
-		"version":  {func(b []byte) { b[0] = 2 }, ErrRequest, StatusMalformed},
+		"version":  {func(b []byte) { b[0] = 1 }, ErrRequest, StatusMalformed},
 		"op":       {func(b []byte) { b[1] = byte(reductions) }, ErrRequest, StatusMalformed},
+		"no-op":    {func(b []byte) { b[1] = byte(NoOp | Exclusive) }, ErrRequest, StatusMalformed},
 		"type":     {func(b []byte) { b[2] = 7 }, ErrRequest, StatusMalformed},
 		"no type":  {func(b []byte) { b[2] = 0 }, ErrRequest, StatusMalformed},
 		"no order": {func(b []byte) { b[3] = 0 }, ErrRequest, StatusMalformed},
 		"order":    {func(b []byte) { b[3] = 3 - order() }, ErrOrder, StatusOrder},
 		"nothing":  {func(b []byte) { b[4] = 0 }, ErrRequest, StatusMalformed},
-		"too many": {func(b []byte) { b[5] = 4 }, ErrRequest, StatusMalformed},
+		"too many": {func(b []byte) { b[5] = 16 }, ErrRequest, StatusMalformed},
 		"wraps":    {func(b []byte) { b[7] = 0x20 }, ErrRequest, StatusMalformed},
 		"epoch":    {func(b []byte) { clear(b[12:20]) }, ErrRequest, StatusMalformed},
 		"reserved": {func(b []byte) { b[23] = 1 }, ErrRequest, StatusMalformed},

@@ -57,3 +57,15 @@ func word32(mem []byte) *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceDa
 
 // word64 returns the word at the start of mem, which must be aligned to 8 bytes.
 func word64(mem []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(mem[:8]))) }
+
+// viewOf returns mem as elements. It must be aligned to their size.
+func viewOf[T number](mem []byte) []T {
+	var zero T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(len(mem))/unsafe.Sizeof(zero))
+}
+
+// memoryOf returns the memory of elements.
+func memoryOf[T number](of []T) []byte {
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(of))), uintptr(len(of))*unsafe.Sizeof(zero))
+}
