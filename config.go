@@ -44,6 +44,13 @@ type Config struct {
 	// usable one; most hosts have one.
 	Device string
 
+	// Rails are further connections with each peer, over which large puts and gets are
+	// divided: up to three of the kind of link that connects the ranks of different hosts,
+	// separated by commas. TCP: an address of this host, a network (10.1.0.0/16) or an
+	// interface (eth1); RDMA: DEVICE or DEVICE:PORT. A rail that cannot be connected, or
+	// fails, is not used. RMA_RAILS overrides it. Empty: none. See docs/rails.md.
+	Rails string
+
 	// Mode sends all messages in one mode, where the mode can carry them. RMA_MODE
 	// overrides it. Empty or ModeAuto: the cheapest mode for each batch, by the cost model;
 	// no single mode is best for all batches.

@@ -69,11 +69,11 @@ func TestConfigDefaults(t *testing.T) {
 func TestConfigSources(t *testing.T) {
 	clean(t)
 	code := Config{
-		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Mode: "eager", ModeTable: "*=gather", Pieces: "chain", Sampling: "off", SamplingBudget: time.Second, PathBudget: time.Second, PathBytes: 1 << 20,
+		Fabric: "shm", Bind: netip.MustParseAddr("10.0.0.1"), Device: "a", Rails: "a", Mode: "eager", ModeTable: "*=gather", Pieces: "chain", Sampling: "off", SamplingBudget: time.Second, PathBudget: time.Second, PathBytes: 1 << 20,
 		Learn: 7, Profiles: "/a", Depth: 32, Outstanding: 100, PinnedLimit: 1 << 20, RingMemory: 1 << 20, RingLimit: 1 << 18, Adverts: 3, Spin: 9, Yields: 8, PeerTimeout: time.Second, HangTimeout: time.Second, SetupTimeout: time.Second,
 	}
 	other := Config{
-		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Mode: "gather", ModeTable: "tcp:4K=gather,*=scatter;2x64@1=eager", Pieces: "group", Sampling: "force", SamplingBudget: 20 * time.Millisecond, PathBudget: -1, PathBytes: 2 << 20,
+		Fabric: "ibv", Bind: netip.MustParseAddr("10.0.0.2"), Device: "b", Rails: "b", Mode: "gather", ModeTable: "tcp:4K=gather,*=scatter;2x64@1=eager", Pieces: "group", Sampling: "force", SamplingBudget: 20 * time.Millisecond, PathBudget: -1, PathBytes: 2 << 20,
 		Learn: -1, Profiles: "/b", Depth: 64, Outstanding: -1, PinnedLimit: -1, RingMemory: 1 << 21, RingLimit: 1 << 19, Adverts: -1, Spin: -1, Yields: -1, PeerTimeout: 2 * time.Minute, HangTimeout: -1, SetupTimeout: -1,
 	}
 	same := func(want, got Config) {

@@ -109,6 +109,22 @@ func (c *connectionEnd) Replan() {
 	}
 }
 
+// RailUp implements bringup.Peer.
+func (c *connectionEnd) RailUp(number int, ep fabric.Endpoint) bool {
+	if c.down != nil {
+		return false
+	}
+	c.rails[number].ep = ep
+	c.one.Rails().Up(number, ep)
+	return true
+}
+
+// RailDown implements bringup.Peer.
+func (c *connectionEnd) RailDown(number int) { closeRail((*Peer)(c), number) }
+
+// RailClosed implements bringup.Peer.
+func (c *connectionEnd) RailClosed(number int) { c.one.Rails().Closed(number) }
+
 // Idle implements bringup.Peer.
 func (c *connectionEnd) Idle() bool {
 	c.eng.proto.inbox.TakeOver()
@@ -164,6 +180,9 @@ func (h *oneSidedHost) Hold(on bool) {
 		ch.Hold(on)
 	}
 }
+
+// RailLost implements initiator.Host.
+func (h *oneSidedHost) RailLost(i int, err error) { loseRail((*Peer)(h), i, err) }
 
 // Probed implements initiator.Host.
 func (h *oneSidedHost) Probed() { h.eng.proto.felt((*Peer)(h)) }

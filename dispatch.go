@@ -62,7 +62,7 @@ func (t *proto) Rest(on bool) time.Duration {
 
 // Complete implements progress.Protocol.
 // Hot path.
-func (t *proto) Complete(_ int, cs []fabric.Completion) {
+func (t *proto) Complete(link int, cs []fabric.Completion) {
 	for i := range cs {
 		c := &cs[i]
 		if c.Op < fabric.OpNotify && c.ID>>48-channelTag >= channelTags && t.one.Complete(c) {
@@ -70,6 +70,8 @@ func (t *proto) Complete(_ int, cs []fabric.Completion) {
 		}
 		switch p := t.of(c.EP); {
 		case p == nil:
+		case c.Op >= fabric.OpNotify && link != p.link:
+			railEvent(p, link, c)
 		case initiator.IsNotification(c):
 			p.one.Notified(c)
 		case c.Op >= fabric.OpNotify || c.ID>>48-channelTag < channelTags:

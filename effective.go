@@ -18,7 +18,6 @@ import (
 // Variables of settings that only this package uses.
 const (
 	envMode        = "RMA_MODE"
-	envModeTable   = "RMA_MODE_TABLE"
 	envPieces      = "RMA_PIECES"
 	envSampling    = "RMA_SAMPLING"
 	envBudget      = "RMA_SAMPLING_BUDGET"
@@ -59,8 +58,9 @@ func (c *Config) fields() []field {
 			return c.Bind.String()
 		}, func(v *settings.Values) { c.Bind = v.Addr(links.EnvBind) }},
 		textField(links.EnvDevice, &c.Device),
+		textField(links.EnvRails, &c.Rails),
 		textField(envMode, &c.Mode),
-		textField(envModeTable, &c.ModeTable),
+		textField(links.EnvModeTable, &c.ModeTable),
 		textField(envPieces, &c.Pieces),
 		textField(envSampling, &c.Sampling),
 		durationField(envBudget, &c.SamplingBudget),
@@ -130,10 +130,7 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 			w.Prepare = jobenv.ListenAt(d.Job.Root)
 		}
 	}
-	_, tableErr := links.ModeTables(v.Text(envModeTable))
-	if tableErr != nil {
-		tableErr = v.Invalid(envModeTable, tableErr)
-	}
+	_, tableErr := links.TableOf(v)
 	if err = errors.Join(err, tableErr, jobErr); err != nil {
 		return d, links.Options{}, wireup.Config{}, fmt.Errorf("config: %w", err)
 	}

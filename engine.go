@@ -329,7 +329,7 @@ func (e *Engine) told(from int, key string, val []byte) {
 			p.msg.Told()
 		}
 		return
-	case bringup.KeyRequest, bringup.KeyRefuse, bringup.KeyPath:
+	case bringup.KeyRequest, bringup.KeyRefuse, bringup.KeyPath, bringup.KeyRail:
 		if p.conn.Told(key, val) {
 			return
 		}

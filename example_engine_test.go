@@ -193,6 +193,21 @@ func ExamplePeerStats() {
 	// Output:
 }
 
+// With Config.Rails, or RMA_RAILS, the statistics of a peer show what each connection carries.
+func ExampleRailStats() {
+	eng, err := rma.Open(context.Background(), &rma.Config{Rails: "eth1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	for r := range eng.Size() {
+		for _, s := range eng.Peer(r).Stats().Rails {
+			fmt.Println(r, s.Number, s.Up, s.Bytes)
+		}
+	}
+	// Output:
+}
+
 // The difference of two Counts counts the operations between them.
 func ExampleCounts() {
 	ctx := context.Background()

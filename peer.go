@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"errors"
 	"runtime/trace"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/seed33544411/rma/internal/message/hub"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/pending"
+	"github.com/seed33544411/rma/mr"
 )
 
 // Peer is a rank of the job, possibly this one, as the target of operations. Its methods
@@ -38,12 +40,57 @@ type Peer struct {
 	hangUp  func()          // ends the opening of the message channel
 	pulse   pulse
 
+	rails  [mr.MaxRails]railEnd // further connections, from 1
+	railed bool                 // there may be some
+
 	unaided atomic.Bool
 	opening atomic.Pointer[bringup.Connection] // the message channel, on which
 
 	one    initiator.Queue
 	msg    hub.Conversation
 	budget pending.Budget // of both
+}
+
+// railEnd is this side of a rail. ep is the owner's; the rest does not change.
+type railEnd struct {
+	has  bool
+	link int   // index
+	num  uint8 // in keys
+	ep   fabric.Endpoint
+}
+
+// errRailNotified says that a peer has sent what does not travel on rails.
+var errRailNotified = errors.New("notification on a rail")
+
+// railEvent handles the end of a rail, or a notification there, which no peer sends. Owner's.
+func railEvent(p *Peer, link int, c *fabric.Completion) {
+	p.eng.prog.AssertOwned()
+	err := errRailNotified
+	if c.Op == fabric.OpDown {
+		err = c.Err()
+	}
+	for i, r := range p.rails {
+		if r.ep != nil && r.link == link {
+			loseRail(p, i, err)
+		}
+	}
+}
+
+// loseRail closes a rail that has failed, and has the peer close its side. Owner's.
+func loseRail(p *Peer, i int, err error) {
+	p.eng.prog.AssertOwned()
+	closeRail(p, i)
+	p.conn.Now().RailLost(i, err)
+}
+
+// closeRail closes this side of a rail, if it is connected. Owner's.
+func closeRail(p *Peer, i int) {
+	p.eng.prog.AssertOwned()
+	if ep := p.rails[i].ep; ep != nil {
+		p.rails[i].ep = nil
+		_ = ep.Close() // errors are reported by the requests
+		p.one.Rails().Down(i)
+	}
 }
 
 // pulse is this side's view of a peer's heartbeat. Owner's.
@@ -123,7 +170,30 @@ func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
 	o := initiator.New(&p.one, k)
 	o.Local(sge)
 	o.Remote(addr, rkey)
+	if local.n >= initiator.DivideFrom && p.railed {
+		divide(p, o, remote, local)
+	}
 	return p.post(o)
+}
+
+// divide lets the engine divide a put or a get, whose arguments have been checked, over the
+// rails.
+func divide(p *Peer, o *initiator.Op, remote Remote, local Buffer) {
+	keys := [mr.MaxRails]initiator.PartKeys{}
+	there := remote.key.contents
+	for i := range p.rails {
+		link, num := p.link, p.num
+		if i > 0 {
+			link, num = p.rails[i].link, p.rails[i].num
+			if !p.rails[i].has || there.Rails>>num&1 == 0 {
+				continue
+			}
+		}
+		if sge, err := local.sge(p.eng, link); err == nil {
+			keys[i] = initiator.PartKeys{LKey: sge.LKey, RKey: there.RKeys[num], Has: true}
+		}
+	}
+	o.Divide(&keys)
 }
 
 // moveLong is move for a transfer that is too long for one request.
@@ -326,6 +396,12 @@ func (p *Peer) stats() PeerStats {
 	s := PeerStats{
 		Rank: p.rank, Link: p.Link(), Err: p.down,
 		Outstanding: p.budget.Outstanding(), InFlight: p.one.InFlight(), Queued: p.one.Queued() + p.msg.Queued(),
+	}
+	for i := range p.rails {
+		if p.railed && (i == 0 || p.rails[i].has) {
+			c := p.one.Rails().Counts(i)
+			s.Rails = append(s.Rails, RailStats{Number: i, Up: c.Up, Parts: c.Parts, Bytes: c.Bytes, Again: c.Again, NsPerByte: c.PerByte})
+		}
 	}
 	s.Counts.addOneSided(p.one.Counts())
 	s.Counts.addMessages(p.msg.Counts())

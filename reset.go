@@ -53,6 +53,9 @@ func (c *connectionEnd) Forget() {
 	p.release()
 	p.ep, p.self, p.pulse = nil, nil, pulse{}
 	p.down, p.refused = nil, nil
+	for i := range p.rails {
+		p.rails[i].ep = nil
+	}
 }
 
 // Renew implements bringup.Peer.

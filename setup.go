@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/trace"
+	"slices"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/internal/bringup"
@@ -149,7 +150,10 @@ func openMemory(e *Engine) (err error) {
 		e.opened.add(pins.Close)
 		e.pins = append(e.pins, pins)
 		e.numbers = append(e.numbers, linkNumber[l.Name()])
-		rails = append(rails, mr.Rail{Link: l, Number: linkNumber[l.Name()]})
+	}
+	numberRails(e)
+	for i, l := range e.links {
+		rails = append(rails, mr.Rail{Link: l, Number: e.numbers[i]})
 	}
 	if e.memory, err = mr.NewDomain(rails...); err != nil {
 		return err
@@ -164,6 +168,21 @@ func openMemory(e *Engine) (err error) {
 	return nil
 }
 
+// numberRails gives the rails the numbers in keys of kinds of links that the job does not
+// use: all ranks know the same.
+func numberRails(e *Engine) {
+	var free []uint8
+	for kind, number := range linkNumber {
+		if !e.bringup.Kinds()[kind] {
+			free = append(free, number)
+		}
+	}
+	slices.Sort(free)
+	for _, r := range e.bringup.AllRails() {
+		e.numbers[r.Index] = free[r.Number-1]
+	}
+}
+
 // addPeers creates a Peer for each rank.
 func addPeers(e *Engine) {
 	e.opened.add(e.remains.close)
@@ -172,6 +191,9 @@ func addPeers(e *Engine) {
 		i := e.bringup.To(rank)
 		p := &Peer{
 			eng: e, rank: rank, id: uint32(rank), own: rank == e.Rank(), link: i, num: e.numbers[i],
+		}
+		for _, r := range e.bringup.Rails(rank) {
+			p.rails[r.Number], p.railed = railEnd{has: true, link: r.Index, num: e.numbers[r.Index]}, true
 		}
 		if n := e.cfg.Outstanding; n > 0 {
 			p.budget.Bound(n, &e.outstanding, 4*n)

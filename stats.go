@@ -57,6 +57,19 @@ type PeerStats struct {
 	Messaging        bool   // a message channel is open
 	Path             string // class of the path, and source of the cost model's parameters for it
 	Err              error  // why the connection was lost; nil while it works
+
+	Rails []RailStats // with Config.Rails: the connection itself, then the others
+}
+
+// RailStats describes one of several connections with a peer, over which large puts and gets
+// are divided. Parts and Bytes count only these.
+type RailStats struct {
+	Number    int     // from 0, the connection that carries everything else
+	Up        bool    // it is connected
+	Parts     uint64  // complete
+	Bytes     uint64  // of these
+	Again     uint64  // parts that were sent again because the rail had ended
+	NsPerByte float64 // present estimate of its rate; 0 before the first division
 }
 
 // Stats counts the operations of an engine: sums over its peers, itself included, and the

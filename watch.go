@@ -218,6 +218,13 @@ func (p *Peer) close() {
 			_ = ep.Close() // errors are reported by the requests
 		}
 	}
+	for i := range p.rails {
+		if r := &p.rails[i]; r.ep != nil {
+			_ = r.ep.Close()
+			r.ep = nil
+			p.one.Rails().Down(i)
+		}
+	}
 }
 
 // lastWait bounds how long the report that a rank is gone is held back for the data that

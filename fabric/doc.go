@@ -16,7 +16,8 @@
 //
 //   - Addresses are target virtual addresses, guarded by a remote key, as in
 //     InfiniBand verbs. A request whose key, bounds or rights are wrong
-//     completes with [StatusRemoteAccess] and touches no byte of the target.
+//     completes with [StatusRemoteAccess] and touches no byte of the target. (Of a request
+//     with more pieces than Caps.MaxSGE, those before the refused one may have been executed.)
 //   - A read or write of zero bytes accesses nothing, so its address and key are not
 //     checked: it succeeds, and notifies if it carries [FlagNotify]. This is InfiniBand's
 //     rule (C9-88), and devices follow it.

@@ -172,13 +172,16 @@ func remoteAccess(r *rig) {
 		lg := testutil.Guard(local.Bytes(), 128, 0)
 		bad := req(at.op, local, 128, 8, target, 0)
 		if at.op == fabric.OpRead || at.op == fabric.OpWrite {
-			bad.Local = []fabric.SGE{sge(local, 128, 100), sge(local, 300, 100)}
+			bad.Local = []fabric.SGE{sge(local, 128, 200)}
+			if r.a.caps.MaxSGE > 1 { // else these are two requests of the wire
+				bad.Local = []fabric.SGE{sge(local, 128, 100), sge(local, 300, 100)}
+			}
 		}
 		bad.RemoteAddr = (key.Addr + 7) &^ 7
 		bad.Operand = 1
 		at.mut(&bad)
 		if bad.Flags&fabric.FlagInline != 0 {
-			bad.Local = bad.Local[:1]
+			bad.Local = []fabric.SGE{sge(local, 128, min(100, r.a.caps.MaxInline))}
 			bad.RemoteAddr = key.Addr + n - bad.Len() + 1
 		}
 		bad.ID = r.id()

@@ -55,6 +55,9 @@ type Connection struct {
 	over      bool                    // Go starts no more tasks
 	err       error                   // why there is no connection
 
+	rails   []*railConn // do not change
+	lacking uint8       // rails that the peer has and this side does not, by number; under Dialer.mu
+
 	published []string // keys that this side has put in the job
 
 	ep    fabric.Endpoint // set before done is closed, nil if there is none
@@ -167,6 +170,11 @@ func (n *Connection) connect(ctx context.Context) {
 	})
 	close(n.done)
 	d.prog.Kick()
+	for _, r := range n.rails {
+		if err == nil {
+			n.Go(r.connect)
+		}
+	}
 	if err == nil && !n.c.own && d.links.Sampling != sampling.Off {
 		n.Go(n.survey)
 	}

@@ -77,6 +77,16 @@ type Peer interface {
 	// endpoint; posted requests complete as flushed.
 	Down(why error)
 
+	// RailUp reports that a rail is connected. It returns false if the connection is over;
+	// otherwise the Peer closes the endpoint.
+	RailUp(number int, ep fabric.Endpoint) bool
+
+	// RailDown closes the endpoint of a rail, if there is one.
+	RailDown(number int)
+
+	// RailClosed reports that the peer has closed its endpoint of a rail as well.
+	RailClosed(number int)
+
 	// Idle reports whether no operation of a connection that is over is in flight.
 	Idle() bool
 
@@ -115,6 +125,7 @@ type Connector struct {
 func (c *Connector) connection(number uint32) *Connection {
 	n := &Connection{c: c, Number: number, theirs: make(chan Request, 1), done: make(chan struct{})}
 	n.life, n.end = context.WithCancel(c.d.tasks.Life())
+	n.openRails()
 	return n
 }
 
@@ -181,6 +192,8 @@ func (c *Connector) Told(key string, val []byte) bool {
 	number, text, ok := cutNumber(val)
 	switch {
 	case !ok || number != n.Number:
+	case key == KeyRail:
+		return n.toldRail(text)
 	case key == KeyPath:
 		if c.rank > c.d.links.job.Rank() || n.guided || len(text) > 0 && c.asked == maxSurveys {
 			return false

@@ -52,7 +52,9 @@ type Links struct {
 	Config
 	job   Job
 	open  []fabric.Link
-	to    []int // by rank: index in open of the link that reaches it
+	to    []int           // by rank: index in open of the link that reaches it
+	kinds map[string]bool // of links between any two ranks of the job
+	rails []Rail
 	hosts []links.Offer
 	pairs map[string]pair // by kind of link: the ranks that measure it
 
@@ -109,6 +111,7 @@ func Open(ctx context.Context, job Job, cfg Config) (l *Links, err error) {
 		return l, why
 	}
 	l.keep(chosen)
+	l.openRails()
 	return l, nil
 }
 
@@ -137,6 +140,56 @@ func (l *Links) Unaided(ep fabric.Endpoint, link int) bool {
 	}
 	return !l.open[link].Caps().TargetProgress
 }
+
+// railed are the kinds of links that may have rails, in order of preference: a job has rails
+// of one kind.
+var railed = []string{"ibv", "tcp", "sim"}
+
+// openRails opens the rails of the settings, further links of one of the kinds that the job
+// uses. A link that cannot be opened is no rail.
+func (l *Links) openRails() {
+	for _, kind := range railed {
+		if !l.kinds[kind] {
+			continue
+		}
+		for i, where := range l.Options.Rails {
+			if i+1 > maxRail-(len(l.kinds)-1) {
+				l.Log.Warn("rma: rail not opened: keys have no room", "rail", where, "link", kind)
+				break
+			}
+			link, err := links.OpenRail(kind, where, l.Options)
+			if err != nil {
+				l.Log.Warn("rma: rail not opened", "rail", where, "link", kind, "err", err)
+				continue
+			}
+			l.rails = append(l.rails, Rail{Index: len(l.open), Number: i + 1, Where: where})
+			l.open = append(l.open, link)
+		}
+		return
+	}
+}
+
+// Rail is a further link of a kind, by which ranks are reached as well.
+type Rail struct {
+	Index  int // in Links.All
+	Number int // from 1
+	Where  string
+}
+
+// Rails returns the rails to the rank.
+func (l *Links) Rails(rank int) []Rail {
+	if len(l.rails) == 0 || rank == l.job.Rank() || l.open[l.to[rank]].Name() != l.open[l.rails[0].Index].Name() {
+		return nil
+	}
+	return l.rails
+}
+
+// AllRails returns the rails to any rank.
+func (l *Links) AllRails() []Rail { return l.rails }
+
+// Kinds returns the kinds of links by which any two ranks of the job are connected; the same
+// on all ranks.
+func (l *Links) Kinds() map[string]bool { return l.kinds }
 
 // Close closes the links.
 func (l *Links) Close() error {
@@ -190,14 +243,15 @@ func (l *Links) agree(ctx context.Context, names []string) (chosen []string, why
 		return nil, nil, err
 	}
 	me := l.job.Rank()
-	l.pairs = map[string]pair{}
+	l.pairs, l.kinds = map[string]pair{}, map[string]bool{}
 	chosen = make([]string, l.job.Size())
 	for a := range offers {
 		for b := range offers[:a+1] {
+			name, err := links.Choose(offers[b], offers[a], l.Fabric)
+			l.kinds[name] = true
 			if a == b && a != me {
 				continue // a rank's link to itself does not matter to others
 			}
-			name, err := links.Choose(offers[b], offers[a], l.Fabric)
 			if err != nil {
 				reasons = append([]error{fmt.Errorf("%w: ranks %d and %d: %w", ErrNoConnection, b, a, err)}, reasons...)
 				return nil, errors.Join(reasons...), nil

@@ -37,6 +37,7 @@
 //	accumulate.go       accumulates and groups, which the target's engine executes: both sides
 //	group.go            groups of puts or gets: how they are chosen, what they hold back
 //	emulated_atomic.go  atomics that links do not implement
+//	rails.go            puts and gets divided over several connections
 //	control.go          notifications and probes, which are posted before operations
 //	await.go            waits for words
 //	stage.go            memory of any kind, made usable by a link

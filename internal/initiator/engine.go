@@ -40,7 +40,7 @@ func (e *Engine) AddQueue(q *Queue, link int, own bool, h Host) {
 	q.link, q.index = l, link
 	q.max, q.pieces = min(caps.MaxMessage, 1<<32-1), max(caps.MaxSGE, 1)
 	q.wakes, q.inline, q.immediate = caps.WakesOnWrite, caps.MaxInline >= 8, caps.Immediate || own
-	q.control.q, q.requests.q, q.serving.q = q, q, q
+	q.control.q, q.requests.q, q.serving.q, q.rails.q = q, q, q, q
 	e.queues = append(e.queues, q)
 	e.awaits.deaf = e.awaits.deaf || !q.wakes
 }
@@ -63,7 +63,7 @@ func (e *Engine) Step() bool {
 		if q.post() {
 			did = true
 		}
-		if q.posts.head != nil || q.words.redo.head != nil || len(q.control.list) > 0 {
+		if q.posts.head != nil || q.words.redo.head != nil || len(q.control.list) > 0 || len(q.rails.due) > 0 {
 			i++
 			continue
 		}
@@ -95,13 +95,24 @@ func (b *backoff) resume() bool {
 	return len(b.list) < n
 }
 
+// rest returns the time until the first of the loops continues. There is one.
+func (b *backoff) rest() time.Duration {
+	first := b.list[0].more.until
+	for _, o := range b.list[1:] {
+		first = min(first, o.more.until)
+	}
+	return max(first-b.now(), time.Microsecond)
+}
+
 // Rest returns how long a sleep may last with the operations in flight, 0 if without limit.
 func (e *Engine) Rest() (d time.Duration) {
 	if len(e.awaits.list) > 0 {
 		d = e.awaits.rest()
 	}
-	if len(e.backoff.list) > 0 {
-		d = time.Millisecond // the shortest possible sleep
+	if b := &e.backoff; len(b.list) > 0 {
+		if n := b.rest(); d == 0 || n < d {
+			d = n
+		}
 	}
 	return d
 }
@@ -174,6 +185,7 @@ func (q *Queue) Down(err error) {
 		}
 	}
 	q.control.list = q.control.list[:0]
+	q.rails.down(err)
 	q.requests.end(err)
 	if b := &q.eng.backoff; len(b.list) > 0 {
 		b.resume()
@@ -197,6 +209,7 @@ func (q *Queue) Renew() []fabric.Region {
 	q.ep, q.mapped, q.down = nil, mapped{}, nil
 	q.full, q.fenced, q.loose = false, false, 0
 	q.control, q.words, q.requests, q.serving = control{q: q}, words{}, requester{q: q}, server{q: q}
+	q.rails = Rails{q: q}
 	return old
 }
 
@@ -237,9 +250,13 @@ func (q *Queue) Probe() {
 }
 
 // CompleteControl handles a completion on the connection that belongs to no operation: that
-// of a notification or a probe, or an unknown one.
+// of a notification, a probe or a part on a rail, or an unknown one.
 func (q *Queue) CompleteControl(c *fabric.Completion) {
 	q.eng.prog.AssertOwned()
+	if c.ID>>40 == 0 && c.ID&partID != 0 {
+		q.rails.complete(c)
+		return
+	}
 	if c.ID != noteID && c.ID != probeID {
 		return
 	}

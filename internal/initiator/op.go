@@ -64,6 +64,12 @@ func (o *Op) Local(sge fabric.SGE) { o.sge = sge }
 // Remote sets the peer's memory.
 func (o *Op) Remote(addr uint64, rkey uint32) { o.remote, o.rkey = addr, rkey }
 
+// Divide lets the engine divide o, a put or a get with Local and Remote, over the rails.
+func (o *Op) Divide(keys *[mr.MaxRails]PartKeys) {
+	o.extend().divided.keys = *keys
+	o.divides = true
+}
+
 // Operands sets the operands of an atomic of the link.
 func (o *Op) Operands(compare, operand uint64) { o.compare, o.operand = compare, operand }
 
@@ -130,7 +136,7 @@ func (o *Op) Describe() (op string, rank int) { return o.kind.String(), o.q.rank
 func (o *Op) Recycle() {
 	if o.more != nil {
 		o.more.recycle()
-		o.more = nil
+		o.more, o.divides = nil, false
 	}
 	ops.Put(o)
 }

@@ -76,6 +76,9 @@ func (q *Queue) post() bool {
 	if len(q.control.list) > 0 {
 		did = q.control.post()
 	}
+	if len(q.rails.due) > 0 {
+		did = q.rails.post() || did
+	}
 	if q.words.redo.head != nil {
 		did = q.postList(&q.words.redo) || did
 	}
@@ -181,9 +184,12 @@ func (c *chain) timePost(q *Queue, n int) (took int, err error) {
 
 // stops reports whether o must wait for its turn, and is then not a request of the link.
 func (q *Queue) stops(o *Op) bool {
-	return o.kind == Fence || o.kind == Accumulate && (q.own || q.requests.state == wayFailed) ||
-		q.groups.open > 0 && o.isHeld() || q.words.n+len(q.requests.begun) > 0 && q.contended(o)
+	return o.kind == Fence || o.divides || o.kind == Accumulate && (q.own || q.requests.state == wayFailed) ||
+		q.groups.open > 0 && q.holds(o) || q.words.n+len(q.requests.begun) > 0 && q.contended(o)
 }
+
+// holds reports whether o must wait for the puts before it that are in groups or divided.
+func (q *Queue) holds(o *Op) bool { return q.rails.open > 0 || o.isHeld() }
 
 // isHeld reports whether o must wait until the puts in groups before it are acknowledged.
 // Operations that may be sent in groups are not held here.
@@ -202,19 +208,23 @@ func (o *Op) isHeld() bool {
 func (q *Queue) pass(l *opList) bool {
 	o := l.head
 	switch {
+	case q.groups.open > 0 && q.rails.open > 0:
+		return false
 	case q.requests.state == wayFailed && o.kind == Accumulate:
 		l.spoil(q.requests.err)
 	case q.contended(o):
 		return q.lineUp(l)
 	case q.groups.open > 0 && o.isHeld():
 		return false
+	case o.divides:
+		return q.rails.begin(l)
 	case o.kind == Accumulate:
 		if q.inflight > 0 {
 			return false // requests of this rank to itself
 		}
 		l.pop().queued = false
 		q.requests.self(o)
-	case q.loose > 0:
+	case q.loose > 0 || q.rails.open > 0:
 		return false
 	default:
 		q.fenced = true

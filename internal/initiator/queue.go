@@ -57,6 +57,12 @@ func (q *Queue) Queued() int { return q.posts.len() }
 // InFlight returns the number of requests that are posted and not complete.
 func (q *Queue) InFlight() int { return q.inflight }
 
+// Rails returns the connections of the queue. Owner's.
+func (q *Queue) Rails() *Rails {
+	q.eng.prog.AssertOwned()
+	return &q.rails
+}
+
 // Counts returns the counters.
 func (q *Queue) Counts() Counts { return q.counts }
 

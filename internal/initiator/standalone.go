@@ -147,5 +147,8 @@ func (s *Standalone) Error(op string, err error) error { return fmt.Errorf("%s: 
 // Hold implements Host: there are no messages.
 func (s *Standalone) Hold(bool) {}
 
+// RailLost implements Host: there are no rails.
+func (s *Standalone) RailLost(int, error) {}
+
 // Probed implements Host.
 func (s *Standalone) Probed() {}

@@ -72,6 +72,7 @@ type Op struct {
 	kind             Kind
 	queued           bool   // on a list of the queue: some of it is not posted
 	loose            bool   // not executed in the order of the link's requests
+	divides          bool   // may be divided over rails
 	id               uint32 // of its work requests, while it has any
 	pending          int32  // work requests posted and not complete; of a flush, operations
 	epoch            uint32 // flushes of this epoch and of later ones wait for it
@@ -94,6 +95,7 @@ type extra struct {
 	user     user // memory of any kind
 	acc      accumulate
 	grouped
+	divided
 }
 
 // phase is the progress of an operation of several steps.
@@ -292,6 +294,11 @@ type Host interface {
 	// Hold stops or resumes sending messages to the peer.
 	Hold(on bool)
 
+	// RailLost closes the connection of a rail (Rails.Up), which has failed.
+	// Rails.Down follows before it returns, and Rails.Closed when the peer has closed
+	// it as well.
+	RailLost(i int, err error)
+
 	// Probed is called when a probe has read the peer's word.
 	Probed()
 
@@ -337,6 +344,7 @@ type Queue struct {
 	serving  server
 	groups   groups
 	flushes  flushes
+	rails    Rails
 	counts   Counts
 }
 
@@ -458,6 +466,73 @@ type chainPace struct {
 type mapped struct {
 	fabric.Direct
 	longest uint64 // longest run that is copied in this way, in bytes
+}
+
+// PartKeys holds the keys of an operation's memory on one rail.
+type PartKeys struct {
+	LKey, RKey uint32
+	Has        bool // both sides have registered the memory there
+}
+
+// divided is the division of an operation.
+type divided struct {
+	keys  [mr.MaxRails]PartKeys
+	parts [mr.MaxRails]part
+	lens  [mr.MaxRails]int64 // the plan: bytes by rail
+	plan  bool               // lens is set
+	left  int                // parts that are not complete
+	began time.Time
+	alone bool // not divided, but timed
+}
+
+// part is one part of an operation.
+type part struct {
+	off, n uint32
+	rail   uint8
+	since  time.Time // posted
+	idle   bool      // with nothing else in flight on the rail
+}
+
+// duePart is a part that is to be posted.
+type duePart struct {
+	o *Op
+	i uint8
+}
+
+// Rails are the connections of a queue. Owner's.
+type Rails struct {
+	q     *Queue
+	rail  [mr.MaxRails]rail
+	open  int       // divided operations in flight
+	reads int       // requests of divided gets in flight on rail 0
+	due   []duePart // parts to be posted when their rail takes them, or has been closed
+	ended time.Time // when the last divided operation ended
+	tried [32]trial // by the logarithm of the size
+}
+
+// rail is one connection.
+type rail struct {
+	ep       fabric.Endpoint // nil: none; of rail 0 the queue's
+	closed   bool            // both sides have closed it
+	inflight int             // parts
+	bytes    int64           // of these
+	last     time.Time       // completion
+	cost     logp.Rail
+	stats    RailCounts
+}
+
+// RailCounts counts what has been sent over a rail by divided operations.
+type RailCounts struct {
+	Parts, Bytes uint64  // complete
+	Again        uint64  // parts that were posted again because their rail had ended
+	PerByte      float64 // ns: the present estimate
+	Up           bool
+}
+
+// trial compares operations of one size that are divided with others, in ns per byte.
+type trial struct {
+	divided, alone float64 // smoothed; 0: not known
+	turn           uint
 }
 
 // Counts holds the numbers of operations with a peer. Each is counted when it ends.

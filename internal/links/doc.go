@@ -14,6 +14,7 @@
 //	links.go     names, Options, Open, Probe; open.go what each link makes of Options
 //	env.go       settings
 //	choose.go    Offer, Choose
+//	rails.go     OpenRail: further links of a kind
 //	connect.go   Connect, Loopback
 //
 // It may import fabric and its links, internal/settings, and internal/wireup.

@@ -27,6 +27,7 @@ const (
 	EnvGIDIndex        = "RMA_IBV_GID_INDEX"
 	EnvLastByte        = "RMA_IBV_LAST_BYTE"
 	EnvGuard           = "RMA_IBV_GUARD"
+	EnvModeTable       = "RMA_MODE_TABLE"
 )
 
 // ErrEnvironment means that a setting has an invalid value.
@@ -83,6 +84,9 @@ func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
 	}
 	if s := v.Text(EnvDevice); s != "" {
 		o.Device = s
+	}
+	if s := v.Text(EnvRails); s != "" {
+		o.Rails = splitRails(s)
 	}
 	if n := v.Int(EnvPort); n != 0 {
 		o.Port = int(n)

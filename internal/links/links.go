@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/settings"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -41,6 +42,9 @@ type Options struct {
 	Device   string // ibv: device name; empty: the first usable one
 	Port     int    // ibv: from 1; 0: the first one that is up
 	GIDIndex *int   // ibv: entry of the GID table; nil: chosen by the rules of package verbs
+
+	// Rails are further links of the kind that reaches other hosts: see OpenRail.
+	Rails []string
 
 	// LastByteLast: ibv promises that the last word of a write becomes visible last; nil:
 	// yes, see fabric/ibv.
@@ -132,6 +136,15 @@ func ModeTables(text string) (logp.Tables, error) {
 		kinds = append(kinds, Kind(name))
 	}
 	return logp.ParseTables(text, kinds...)
+}
+
+// TableOf returns the text of the tables of modes in the settings. Errors are those of ModeTables.
+func TableOf(v *settings.Values) (string, error) {
+	text := v.Text(EnvModeTable)
+	if _, err := ModeTables(text); err != nil {
+		return "", v.Invalid(EnvModeTable, err)
+	}
+	return text, nil
 }
 
 func find(name string) (entry, error) {

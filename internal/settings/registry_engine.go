@@ -35,6 +35,12 @@ var engineSettings = []Setting{
 		Where: "fabric/ibv", Since: "0.1",
 	},
 	{
+		Env: "RMA_RAILS", Field: "Rails", Type: Type{Kind: Text}, Else: "none",
+		What:  "further connections with each peer, over which large puts and gets are divided: up to three of the job's kind of link, separated by commas. tcp: an address of this host, a network (`10.1.0.0/16`) or an interface (`eth1`); verbs: `DEVICE` or `DEVICE:PORT` ([rails.md](rails.md))",
+		Why:   "which adapters and networks are free for a job is the administrator's decision",
+		Where: "internal/links", Since: "0.1",
+	},
+	{
 		Env: "RMA_MODE", Field: "Mode", Type: Type{Kind: Enum, Values: []string{"auto", "eager", "gather", "scatter"}}, Default: "auto",
 		What:  "the mode of all messages that it can carry; `auto`: the cost model chooses for each batch",
 		Why:   "no fixed mode is best for all sizes ([model.md](model.md)); forcing one is for experiments",
@@ -54,7 +60,7 @@ var engineSettings = []Setting{
 	},
 	{
 		Env: "RMA_COLL_ALGORITHM", Type: Type{Kind: Text}, Else: "by predicted time", EnvOnly: true,
-		What:  "algorithms of collective operations, on all ranks alike: `allreduce=ring,bcast=chain`; operations that the algorithm cannot perform use another one. Algorithms: `dissemination`, `binomial`, `chain`, `linear`, `doubling`, `halving`, `ring`, `scatter`",
+		What:  "algorithms of collective operations, on all ranks alike: `allreduce=ring,bcast=chain`; operations that the algorithm cannot perform use another one. Algorithms: `dissemination`, `binomial`, `chain`, `linear`, `doubling`, `halving`, `ring`, `scatter`, `flags`",
 		Why:   "no fixed algorithm is best for all sizes; forcing one is for experiments",
 		Where: "coll", Since: "0.2",
 	},

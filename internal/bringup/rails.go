@@ -1,0 +1,208 @@
+package bringup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/links"
+)
+
+// KeyRail is the key of the values that two ranks send each other about a rail of their
+// connection: the number of the connection (4), the number of the rail, from 1 (1), and the
+// address of an endpoint, or nothing: the sender's endpoint is closed (docs/wire.md).
+const KeyRail = "ep/rail"
+
+// maxRail is the largest number of a rail.
+const maxRail = 3
+
+// railConn is the connection of a rail, which belongs to a Connection.
+type railConn struct {
+	Rail
+	n      *Connection
+	theirs chan []byte   // the address of the peer's endpoint, once
+	closed chan struct{} // closed when the peer has closed its endpoint
+	joined chan struct{} // closed when connecting has succeeded or failed
+	join   context.Context
+	giveUp context.CancelFunc
+
+	up bool // it was connected; set before joined is closed
+
+	// Dialer.mu guards these.
+	named, over, ending bool
+}
+
+var (
+	errRailClosed = errors.New("the peer has closed its side")
+	errRailStays  = errors.New("the peer does not close its side of a rail that has failed")
+)
+
+// openRails prepares the rails of the connection.
+func (n *Connection) openRails() {
+	for _, r := range n.c.d.links.Rails(n.c.rank) {
+		x := &railConn{Rail: r, n: n, theirs: make(chan []byte, 1), closed: make(chan struct{}), joined: make(chan struct{})}
+		x.join, x.giveUp = context.WithCancel(n.life)
+		n.rails = append(n.rails, x)
+	}
+}
+
+// connect connects the rail, after the connection. A rail that fails costs bandwidth only.
+func (r *railConn) connect() {
+	n := r.n
+	d, l := n.c.d, n.c.d.links
+	ctx := r.join
+	if l.SetupTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, l.SetupTimeout)
+		defer cancel()
+	}
+	ep, err := links.Join(ctx, l.open[r.Index], links.ConnectOptions{
+		EndpointOptions: fabric.EndpointOptions{ID: n.ID(), Depth: l.Depth, PeerTimeout: l.PeerTimeout},
+		Own:             d.prog.Do,
+	}, func(mine []byte) ([]byte, error) {
+		if err := r.tell(ctx, mine); err != nil {
+			return nil, err
+		}
+		select {
+		case theirs := <-r.theirs:
+			return theirs, nil
+		case <-r.closed:
+			return nil, errRailClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	if err == nil {
+		d.prog.Do(func() {
+			if !n.c.peer.RailUp(r.Number, ep) {
+				err = errRailClosed
+				ep.Close()
+			}
+		})
+	}
+	r.up = err == nil
+	close(r.joined)
+	if err == nil {
+		d.prog.Kick()
+		return
+	}
+	r.end(err)
+}
+
+// tell sends the peer the address of this side's endpoint, or nothing.
+func (r *railConn) tell(ctx context.Context, address []byte) error {
+	n := r.n
+	val := append(append(n.Numbered(), byte(r.Number)), address...)
+	return n.c.d.links.job.Send(ctx, n.c.rank, KeyRail, val)
+}
+
+// end closes the rail on both sides, once. It does not wait.
+func (r *railConn) end(why error) {
+	d := r.n.c.d
+	d.mu.Lock()
+	again := r.ending
+	r.ending = true
+	d.mu.Unlock()
+	if !again {
+		r.n.Go(func() { r.agree(why) })
+	}
+}
+
+// agree closes this side's endpoint, tells the peer, and waits until the peer has closed its
+// own: only then nothing that was in flight is placed any more, and what was lost may be
+// sent again. A peer that does not answer loses the connection.
+func (r *railConn) agree(why error) {
+	n := r.n
+	d, l, life := n.c.d, n.c.d.links, n.life
+	r.giveUp()
+	select {
+	case <-r.joined:
+	case <-life.Done():
+		return
+	}
+	d.prog.Do(func() { n.c.peer.RailDown(r.Number) })
+	if r.up {
+		l.Log.Warn("rma: rail lost", "rank", n.c.rank, "rail", r.Where, "err", why)
+	} else {
+		l.Log.Warn("rma: rail not connected", "rank", n.c.rank, "rail", r.Where, "err", why)
+	}
+	fail := func(err error) {
+		d.prog.Do(func() {
+			if n.c.now.Load() == n {
+				n.c.peer.Down(n.c.peer.Cause(err))
+			}
+		})
+	}
+	if err := r.tell(life, nil); err != nil {
+		if life.Err() == nil && r.up {
+			fail(fmt.Errorf("%w: %w", ErrNoConnection, err))
+		}
+		return
+	}
+	var late <-chan time.Time
+	if l.SetupTimeout > 0 {
+		t := time.NewTimer(l.SetupTimeout)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-r.closed:
+		d.prog.Do(func() { n.c.peer.RailClosed(r.Number) })
+		d.prog.Kick()
+	case <-life.Done():
+	case <-late:
+		if r.up {
+			fail(fmt.Errorf("%w: %w", ErrNoConnection, errRailStays))
+		}
+	}
+}
+
+// RailLost ends a rail that has failed. Owner's; it does not wait.
+func (n *Connection) RailLost(number int, why error) {
+	for _, r := range n.rails {
+		if r.Number == number {
+			r.end(why)
+		}
+	}
+}
+
+// toldRail handles the peer's value about a rail. It returns false if the peer violates the
+// protocol. Under Dialer.mu.
+func (n *Connection) toldRail(val []byte) bool {
+	if len(val) == 0 || val[0] == 0 || val[0] > maxRail || n.c.own {
+		return false
+	}
+	for _, r := range n.rails {
+		if r.Number == int(val[0]) {
+			return r.told(val[1:])
+		}
+	}
+	bit := uint8(1) << val[0]
+	if n.lacking&bit != 0 {
+		return len(val) == 1
+	}
+	n.lacking |= bit
+	if len(val) > 1 { // a rail that this side does not have
+		r := &railConn{Rail: Rail{Number: int(val[0])}, n: n}
+		n.c.d.tasks.Go(func() { n.Go(func() { _ = r.tell(n.life, nil) }) })
+	}
+	return true
+}
+
+// told handles the peer's value. Under Dialer.mu.
+func (r *railConn) told(address []byte) bool {
+	switch {
+	case r.over || r.named && len(address) > 0:
+		return false
+	case len(address) > 0:
+		r.named = true
+		r.theirs <- address
+	default:
+		r.over = true
+		close(r.closed)
+		r.n.c.d.tasks.Go(func() { r.end(errRailClosed) })
+	}
+	return true
+}

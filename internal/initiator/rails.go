@@ -1,0 +1,408 @@
+package initiator
+
+import (
+	"errors"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/mr"
+)
+
+// A peer may be reached by further connections, its rails. A large put or get is divided
+// into parts that end at the same time, one for each rail; everything else uses the
+// queue's own connection, rail 0.
+//
+// Links order the requests of one connection only. Therefore a divided operation is posted
+// when the puts and atomics before it are complete, and nothing is posted behind a divided
+// put until it is complete, messages included. Divided gets are posted behind each other.
+//
+// When a rail ends, its parts are posted again on rail 0, but not before both sides have
+// closed its endpoints: until then the peer could still place what was in flight. Parts name
+// the same memory each time, so that it does not matter what the first attempt has placed.
+
+// DivideFrom is the least size in bytes of an operation that is divided.
+const DivideFrom = 8 << 10
+
+const (
+	// partAlign is the unit of the division, in bytes: no part is shorter.
+	partAlign = 4 << 10
+
+	// maxParts is the number of parts in flight on one rail.
+	maxParts = 8
+
+	// divideMargin is the least predicted gain, as a share of the time on one rail.
+	divideMargin = 1.0 / 32
+
+	// learnFrom is the least size in bytes of a part that is timed: the latency does not
+	// hide the rate.
+	learnFrom = 32 << 10
+
+	// otherTurns is how many operations of a size there are for each one that is sent the
+	// other way, divided or not, to compare the two.
+	otherTurns = 128
+)
+
+// Requests of parts have partID in their ID, the rail, the part and the ID of the operation.
+const (
+	partID    = 1 << 39
+	railShift = 36
+	partShift = 33
+)
+
+// Up adds the connection of a rail, from 1.
+func (x *Rails) Up(i int, ep fabric.Endpoint) {
+	x.q.eng.prog.AssertOwned()
+	r := &x.rail[i]
+	*r = rail{ep: ep, cost: x.assumed(), stats: r.stats}
+}
+
+// Down removes the connection of a rail, which is closed on this side.
+func (x *Rails) Down(i int) {
+	x.q.eng.prog.AssertOwned()
+	x.rail[i].ep = nil
+}
+
+// Closed reports that the peer, too, has closed the connection of a rail.
+func (x *Rails) Closed(i int) {
+	x.q.eng.prog.AssertOwned()
+	x.rail[i].ep, x.rail[i].closed = nil, true
+	for k := range x.due {
+		x.divert(&x.due[k])
+	}
+	x.kick()
+}
+
+// Counts returns the counters of a rail.
+func (x *Rails) Counts(i int) RailCounts {
+	x.q.eng.prog.AssertOwned()
+	r := &x.rail[i]
+	c := r.stats
+	c.PerByte, c.Up = r.cost.PerByte, x.q.down == nil && x.endpoint(i) != nil
+	return c
+}
+
+// assumed returns the cost of a rail before anything was sent over it: that of the path.
+func (x *Rails) assumed() logp.Rail {
+	c := logp.Rail{Latency: 20e3, PerByte: 1}
+	if p := x.q.groups.params; p != nil {
+		const far, near = 1 << 20, 64 << 10
+		if g := (p.Os.At(far) - p.Os.At(near)) / (far - near); g > 0 {
+			c.PerByte = g
+		}
+		c.Latency = p.Os.At(0) + 2*p.Lh
+	}
+	return c
+}
+
+// endpoint returns the endpoint of a rail, nil if it has none.
+func (x *Rails) endpoint(i int) fabric.Endpoint {
+	if i == 0 {
+		return x.q.ep
+	}
+	return x.rail[i].ep
+}
+
+// begin posts the first operation of the list, if it may be divided. It returns false if
+// other operations must end first.
+func (x *Rails) begin(l *opList) bool {
+	o, q := l.head, x.q
+	d := &o.more.divided
+	if !d.plan {
+		if d.plan = true; !x.plan(o, &d.lens) {
+			o.divides = false // one request of rail 0
+			return true
+		}
+	}
+	if q.inflight > x.reads || x.open > 0 && (o.kind == Put || q.fenced) {
+		return false
+	}
+	for i := range x.rail {
+		if d.lens[i] > 0 && x.rail[i].inflight >= maxParts {
+			return false
+		}
+	}
+	q.fenced = false
+	d.began = time.Now()
+	off := uint32(0)
+	q.eng.inflight.id(o)
+	for i, n := range d.lens {
+		if n == 0 {
+			continue
+		}
+		u := duePart{o, uint8(d.left)}
+		d.parts[d.left] = part{off: off, n: uint32(n), rail: uint8(i)}
+		x.divert(&u) // the rail may have ended since
+		x.due = append(x.due, u)
+		d.left++
+		off += uint32(n)
+	}
+	d.alone = d.left == 1
+	o.pending += int32(d.left)
+	l.pop().queued, o.divides = false, false
+	x.open++
+	if o.kind == Put {
+		x.hold(1)
+	}
+	x.post()
+	return true
+}
+
+// hold adds n to the operations that nothing may overtake.
+func (x *Rails) hold(n int) {
+	g := &x.q.groups
+	was := g.open
+	g.open += n
+	if (was == 0) != (g.open == 0) {
+		x.q.host.Hold(g.open > 0)
+	}
+}
+
+// plan chooses the parts of o. It returns false if o is not divided, nor timed.
+func (x *Rails) plan(o *Op, lens *[mr.MaxRails]int64) bool {
+	n, up := int64(o.sge.Len), false
+	var cs [mr.MaxRails]logp.Rail
+	for i := range x.rail {
+		r := &x.rail[i]
+		if i == 0 && r.cost.PerByte == 0 {
+			r.cost = x.assumed()
+		}
+		cs[i] = r.cost
+		cs[i].Busy = float64(r.bytes) * r.cost.PerByte
+		if i > 0 && (r.ep == nil || !o.more.keys[i].Has) {
+			cs[i] = logp.Rail{Busy: 1e18, PerByte: 1}
+		} else {
+			up = up || i > 0
+		}
+	}
+	if !up {
+		return false
+	}
+	alone := cs[0].Busy + cs[0].PerByte*float64(n)
+	if o.next == nil && x.q.inflight == 0 {
+		alone += cs[0].Latency // otherwise it is hidden by what is in flight
+	}
+	cost := alone * divideMargin
+	if p := x.q.groups.params; p != nil {
+		cost += p.CPU.A + p.CPU.B
+	}
+	logp.Cut(cs[:], n, partAlign, cost, alone, lens[:])
+	if lens[0] == n {
+		return false
+	}
+	t := &x.tried[bits.Len64(uint64(n))&31]
+	if !t.divides() {
+		*lens = [mr.MaxRails]int64{n}
+		return t.timesAlone()
+	}
+	return true
+}
+
+// divides reports whether the next operation is divided.
+func (t *trial) divides() bool {
+	t.turn++
+	switch {
+	case t.divided == 0:
+		return true
+	case t.alone == 0:
+		return t.turn%4 != 0 // the first estimates of the rates may be far off
+	}
+	return (t.divided <= t.alone*(1-divideMargin)) != (t.turn%otherTurns == 0)
+}
+
+// timesAlone reports whether the operation, which is not divided, is timed.
+func (t *trial) timesAlone() bool { return t.alone == 0 || t.turn%otherTurns <= 1 }
+
+// learn takes a sample.
+func learn(to *float64, v float64) {
+	if *to == 0 {
+		*to = v
+	}
+	*to += (v - *to) / 2
+}
+
+// post posts the parts that are due. It reports whether a link took any.
+func (x *Rails) post() (did bool) {
+	q := x.q
+	for i := 0; i < len(x.due) && q.down == nil; {
+		u := x.due[i]
+		p := &u.o.more.parts[u.i]
+		ep := x.endpoint(int(p.rail))
+		if ep == nil {
+			i++
+			continue
+		}
+		n, err := ep.Post(x.request(u, p))
+		switch {
+		case n == 1:
+			x.took(u.o, p)
+			did = true
+		case err == nil: // the queue is full
+			i++
+			continue
+		case errors.Is(err, fabric.ErrInvalidWR):
+			u.o.note(err)
+			x.end(u.o)
+		default:
+			x.failed(int(p.rail), err)
+			return did
+		}
+		x.due = slices.Delete(x.due, i, i+1)
+	}
+	return did
+}
+
+// request returns the request of a part.
+func (x *Rails) request(u duePart, p *part) []fabric.WR {
+	c, k := &x.q.eng.chain, &u.o.more.keys[p.rail]
+	c.used = 0
+	c.wrs[0] = fabric.WR{
+		ID: partID | uint64(p.rail)<<railShift | uint64(u.i)<<partShift | uint64(u.o.id),
+		Op: u.o.kind.request(), Flags: fabric.FlagSignaled,
+		Local:      c.piece(fabric.SGE{Addr: u.o.sge.Addr + uint64(p.off), Len: p.n, LKey: k.LKey}),
+		RemoteAddr: u.o.remote + uint64(p.off), RKey: k.RKey,
+	}
+	return c.wrs[:1]
+}
+
+// took records that a link took the request of a part.
+func (x *Rails) took(o *Op, p *part) {
+	r := &x.rail[p.rail]
+	p.since, p.idle = time.Now(), r.inflight == 0
+	r.inflight++
+	r.bytes += int64(p.n)
+	if p.rail == 0 {
+		x.q.inflight++
+		if o.kind == Get {
+			x.reads++
+		}
+	}
+}
+
+// failed handles the end of a connection.
+func (x *Rails) failed(i int, err error) {
+	if i == 0 {
+		x.q.host.Reported(err)
+		return
+	}
+	x.q.host.RailLost(i, err)
+}
+
+// complete handles the completion of a part.
+func (x *Rails) complete(c *fabric.Completion) {
+	q := x.q
+	o := q.eng.inflight.find(c.ID & (1<<32 - 1))
+	if o == nil || o.q != q {
+		return
+	}
+	i := uint8(c.ID >> partShift & (mr.MaxRails - 1))
+	d := &o.more.divided
+	p := &d.parts[i]
+	r := &x.rail[p.rail]
+	r.inflight--
+	r.bytes -= int64(p.n)
+	if p.rail == 0 {
+		q.inflight--
+		q.full = false
+		if o.kind == Get {
+			x.reads--
+		}
+	}
+	switch {
+	case c.Status == fabric.StatusOK:
+		x.time(p, r)
+		r.stats.Parts++
+		r.stats.Bytes += uint64(p.n)
+		x.end(o)
+	case p.rail == 0:
+		err := q.host.Reason(c)
+		o.note(err)
+		x.end(o)
+		q.host.Down(err)
+	case q.down != nil:
+		o.note(q.down)
+		x.end(o)
+	case c.Status == fabric.StatusRemoteAccess: // as on rail 0
+		err := c.Err()
+		o.note(err)
+		x.end(o)
+		q.host.Sever(err)
+	default:
+		rail := int(p.rail)
+		u := duePart{o, i}
+		x.divert(&u)
+		x.due = append(x.due, u)
+		x.failed(rail, c.Err())
+		x.kick()
+	}
+}
+
+// divert moves a part whose rail is closed to rail 0.
+func (x *Rails) divert(u *duePart) {
+	if p := &u.o.more.parts[u.i]; p.rail != 0 && x.rail[p.rail].closed {
+		x.rail[p.rail].stats.Again++
+		p.rail = 0
+	}
+}
+
+// kick has the parts that are due posted.
+func (x *Rails) kick() {
+	if len(x.due) > 0 && x.q.down == nil {
+		x.q.wake()
+	}
+}
+
+// time learns the rate of a rail.
+func (x *Rails) time(p *part, r *rail) {
+	now := time.Now()
+	since := p.since
+	if r.last.After(since) {
+		since = r.last
+	}
+	r.last = now
+	if p.n < learnFrom {
+		return
+	}
+	t := float64(now.Sub(since))
+	if p.idle {
+		t = max(t-r.cost.Latency, t/2)
+	}
+	r.cost.PerByte += (max(t/float64(p.n), 1e-3) - r.cost.PerByte) / 2
+}
+
+// end ends a part of o.
+func (x *Rails) end(o *Op) {
+	d := &o.more.divided
+	if d.left--; d.left == 0 {
+		now, since := time.Now(), d.began
+		if x.ended.After(since) {
+			since = x.ended
+		}
+		x.ended = now
+		if o.Err == nil {
+			t, v := &x.tried[bits.Len32(o.sge.Len)&31], float64(now.Sub(since))/float64(o.sge.Len)
+			if d.alone && d.parts[0].rail == 0 {
+				learn(&t.alone, v)
+			} else {
+				learn(&t.divided, v)
+			}
+		}
+		x.open--
+		if o.kind == Put {
+			x.hold(-1)
+		}
+	}
+	o.unpend()
+}
+
+// down ends the parts that are not posted.
+func (x *Rails) down(err error) {
+	due := x.due
+	x.due = nil
+	for _, u := range due {
+		u.o.note(err)
+		x.end(u.o)
+	}
+}

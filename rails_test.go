@@ -1,0 +1,307 @@
+package rma
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// rails opens two ranks with a connection of the device, or of tcp, and rails besides.
+func rails(t *testing.T, device, list string) []*Engine {
+	if device == "tcp" {
+		return openWith(t, 2, "tcp", func(c *Config) { c.Rails = list })
+	}
+	return openWith(t, 2, "", func(c *Config) { c.Device, c.Rails = device, list })
+}
+
+// onRails runs f over every kind of link that has rails.
+func onRails(t *testing.T, f func(t *testing.T, es []*Engine)) {
+	for device, list := range map[string]string{
+		"sim": "sim", "simhard": "simhard,sim", "tcp": "127.0.0.2, 127.0.0.3",
+	} {
+		t.Run(device, func(t *testing.T) {
+			t.Parallel()
+			es := rails(t, device, list)
+			connectRails(t, es)
+			f(t, es)
+		})
+	}
+}
+
+// connectRails waits until all rails between the two ranks are connected.
+func connectRails(t *testing.T, es []*Engine) {
+	mems, keys := share(t, es, 64)
+	require.NoError(t, es[0].Peer(1).Put(keys[1].At(0), mems[0].Slice(0, 8)).Wait(testutil.Context(t, testutil.Limit)))
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		for r, e := range es {
+			s := e.Peer(1 - r).Stats().Rails
+			if len(s) < 2 || slices.ContainsFunc(s, func(r RailStats) bool { return !r.Up }) {
+				return false
+			}
+		}
+		return true
+	}, "rails connected")
+}
+
+// parts returns the sum of the parts over rails other than the first.
+func parts(p *Peer) (n uint64) {
+	for _, r := range p.Stats().Rails[1:] {
+		n += r.Parts
+	}
+	return n
+}
+
+func TestRailsCarryPutsAndGets(t *testing.T) {
+	onRails(t, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		const size = 1 << 20
+		mems, keys := share(t, es, 2*size)
+		rng := rand.New(rand.NewPCG(1, 2))
+		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
+		model := make([]byte, 2*size)
+		for range 60 {
+			n := 1 + rng.IntN(size>>(5*rng.IntN(2))) // simhard moves 64 KiB at once
+			at, to := rng.IntN(2*size-n+1), rng.IntN(2*size-n+1)
+			testutil.Fill(src[at:at+n], rng.Uint64(), 0)
+			copy(model[to:], src[at:at+n])
+			require.NoError(t, p.Put(keys[1].At(to), mems[0].Slice(at, n)).Wait(ctx))
+			require.Equal(t, model[to:to+n], dst[to:to+n])
+			at, to = rng.IntN(2*size-n+1), rng.IntN(2*size-n+1)
+			want := slices.Clone(dst[to : to+n])
+			require.NoError(t, p.Get(mems[0].Slice(at, n), keys[1].At(to)).Wait(ctx))
+			require.Equal(t, want, src[at:at+n])
+		}
+		require.Equal(t, model, dst)
+		require.Positive(t, parts(p))
+		s := p.Stats()
+		require.EqualValues(t, 60+1, s.Puts)
+		require.EqualValues(t, 60, s.Gets)
+	})
+}
+
+// Puts of many sizes into overlapping ranges, signals, atomics, vectors, accumulates and
+// fences without waits leave what their order says.
+func TestRailsKeepTheOrder(t *testing.T) {
+	onRails(t, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		const size, words = 1 << 18, 64
+		mems, keys := share(t, es, size+words)
+		local, err := es[0].Alloc(8 * size)
+		require.NoError(t, err)
+		p, dst := es[0].Peer(1), mems[1].Bytes()
+		rng := rand.New(rand.NewPCG(3, 4))
+		model := make([]byte, size+words)
+		var reqs []Request
+		var sum uint64
+		used := 0
+		fresh := func(n int) (Buffer, []byte) {
+			if used+n > len(local.Bytes()) {
+				require.NoError(t, WaitAll(ctx, reqs...))
+				reqs, used = reqs[:0], 0
+			}
+			used += n
+			b := local.Bytes()[used-n : used]
+			testutil.Fill(b, rng.Uint64(), 0)
+			return local.Slice(used-n, n), b
+		}
+		for i := range 300 {
+			n := 8 * (1 + rng.IntN(1<<(3+rng.IntN(12))))
+			to := 8 * rng.IntN((size-n)/8+1)
+			switch rng.IntN(6) {
+			case 0: // a piece on top of the others
+				n = 8
+				fallthrough
+			case 1, 2:
+				b, mem := fresh(n)
+				reqs = append(reqs, p.Put(keys[1].At(to), b))
+				copy(model[to:], mem)
+			case 3:
+				b, mem := fresh(n)
+				reqs = append(reqs, p.PutV([]Span{keys[1].Slice(to, n/2), keys[1].Slice(to+n/2, n-n/2)}, []Buffer{b}))
+				copy(model[to:], mem)
+			case 4:
+				b, mem := fresh(n)
+				copy(mem, make([]byte, n))
+				want := slices.Clone(model[to : to+n])
+				r := p.Get(b, keys[1].At(to))
+				require.NoError(t, r.Wait(ctx))
+				require.Equal(t, want, mem, "operation %d", i)
+			case 5:
+				b, mem := fresh(n)
+				sum++
+				reqs = append(reqs, p.Put(keys[1].At(to), b), p.FetchAdd(keys[1].At(size), 1).Request)
+				copy(model[to:], mem)
+				if rng.IntN(2) == 0 {
+					p.Fence()
+				}
+			}
+		}
+		require.NoError(t, p.Flush().Wait(ctx))
+		require.NoError(t, WaitAll(ctx, reqs...))
+		binary.NativeEndian.PutUint64(model[size:], sum)
+		require.Equal(t, model, dst[:size+words])
+		require.Positive(t, parts(p))
+	})
+}
+
+// A signal, a small put and a message behind a divided put come after all of its parts.
+func TestNothingOvertakesADividedPut(t *testing.T) {
+	onRails(t, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		const n, turns = 1 << 15, 40
+		mems, keys := share(t, es, n+64)
+		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
+		whole := func(v uint64) error {
+			for at := 0; at < n; at += 512 {
+				if got := testutil.Load64(dst[at:]); got < v {
+					return fmt.Errorf("byte %d has the put %d, behind it is %d", at, got, v)
+				}
+			}
+			return nil
+		}
+		var stop atomic.Bool
+		seen := watch(es[1], &stop, func() error { return whole(testutil.Load64(dst[n:])) })
+		t.Cleanup(func() { stop.Store(true); require.NoError(t, <-seen) })
+		for v := uint64(1); v <= turns; v++ {
+			for at := 0; at < n; at += 512 {
+				binary.NativeEndian.PutUint64(src[at:], v)
+			}
+			big := p.Put(keys[1].At(0), mems[0].Slice(0, n))
+			var sig Request
+			way := v % 3
+			if es[0].cfg.Device == "simhard" {
+				way %= 2 // it has no messages: its requests are shorter than a ring
+			}
+			switch way {
+			case 0:
+				sig = p.Signal(keys[1].At(n), SignalSet, v)
+			case 1:
+				binary.NativeEndian.PutUint64(src[n:], v)
+				sig = p.Put(keys[1].At(n), mems[0].Slice(n, 8))
+			default:
+				sig = p.Send(src[n : n+8])
+				recv := make([]byte, 8)
+				_, err := es[1].Peer(0).Recv(recv).Wait(ctx)
+				require.NoError(t, err)
+				require.NoError(t, whole(v), "behind the message %d", v)
+			}
+			require.NoError(t, WaitAll(ctx, big, sig))
+			require.NoError(t, whole(v))
+		}
+		require.Positive(t, parts(p))
+	})
+}
+
+// A rail that dies in the middle of transfers, and then the next one, costs nothing but
+// bandwidth.
+func TestRailsDie(t *testing.T) {
+	for _, end := range []string{"here", "there"} {
+		t.Run(end, func(t *testing.T) {
+			es := rails(t, "sim", "sim,sim")
+			connectRails(t, es)
+			ctx := testutil.Context(t, testutil.Limit)
+			const n = 1 << 18
+			mems, keys := share(t, es, 2*n+64)
+			p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
+			for i := range 60 {
+				testutil.Fill(src[:n], uint64(i), 0)
+				put := p.Put(keys[1].At(0), mems[0].Slice(0, n))
+				if i == 10 || i == 40 {
+					victim := 1 + i/40
+					require.True(t, p.Stats().Rails[victim].Up)
+					es[map[string]int{"here": 0, "there": 1}[end]].breakRail(victim)
+				}
+				flag := p.Signal(keys[1].At(2*n), SignalSet, uint64(i))
+				get := p.Get(mems[0].Slice(n, n), keys[1].At(0))
+				require.NoError(t, WaitAll(ctx, put, flag, get))
+				require.NoError(t, testutil.Verify(dst[:n], uint64(i), 0))
+				require.NoError(t, testutil.Verify(src[n:2*n], uint64(i), 0))
+			}
+			for r, e := range es {
+				testutil.Eventually(t, testutil.Limit, func() bool {
+					s := e.Peer(1 - r).Stats().Rails
+					return s[0].Up && !s[1].Up && !s[2].Up
+				}, "both rails are down")
+			}
+			require.Nil(t, p.Stats().Err)
+		})
+	}
+}
+
+// breakRail ends a rail, as its link would.
+func (e *Engine) breakRail(number int) {
+	p := e.peers[1-e.Rank()]
+	e.prog.Do(func() {
+		if ep := p.rails[number].ep; ep != nil {
+			ep.Close()
+			(*oneSidedHost)(p).RailLost(number, fabric.ErrDown)
+		}
+	})
+}
+
+// A rail that one side lacks is not used, and the job goes on.
+func TestRailsThatAreMissing(t *testing.T) {
+	es := openWith(t, 2, "tcp", func(c *Config) {
+		if c.Job.Rank == 0 {
+			c.Rails = "127.0.0.2,127.0.0.3"
+		} else {
+			c.Rails = "no-such-interface,127.0.0.3"
+		}
+	})
+	ctx := testutil.Context(t, testutil.Limit)
+	const n = 1 << 18
+	mems, keys := share(t, es, n)
+	p := es[0].Peer(1)
+	testutil.Fill(mems[0].Bytes(), 9, 0)
+	require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, n)).Wait(ctx))
+	testutil.Eventually(t, testutil.Limit, func() bool { return p.Stats().Rails[2].Up }, "the rail that both have")
+	require.False(t, p.Stats().Rails[1].Up)
+	require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, n)).Wait(ctx))
+	require.NoError(t, testutil.Verify(mems[1].Bytes()[:n], 9, 0))
+}
+
+// Values of a peer about rails that do not exist, of other connections, and repeated ones
+// change nothing.
+func TestHostileRails(t *testing.T) {
+	es := rails(t, "sim", "sim")
+	connectRails(t, es)
+	ctx := testutil.Context(t, testutil.Limit)
+	const n = 1 << 18
+	mems, keys := share(t, es, n)
+	number := []byte{0, 0, 0, 0}
+	for _, val := range [][]byte{
+		nil, {1}, number, append(number, 0), append(number, 4), append(number, 255, 1, 2), // no such rail
+		append(number, 2), append(number, 2, 1, 2, 3), append(number, 3, 1, 2, 3), append(number, 3, 1, 2, 3), // a rail that this side lacks
+		append(number, 1, 1, 2, 3),           // a second address
+		{9, 0, 0, 0, 1}, {9, 0, 0, 0, 1, 13}, // of another connection
+	} {
+		require.NoError(t, es[1].job.Send(ctx, 0, bringup.KeyRail, slices.Clone(val)))
+	}
+	together(t, es, func(ctx context.Context, e *Engine) error { return e.Barrier(ctx) }) // behind these values
+	p := es[0].Peer(1)
+	for i := range 20 {
+		testutil.Fill(mems[0].Bytes(), uint64(i), 0)
+		require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, n)).Wait(ctx))
+		require.NoError(t, testutil.Verify(mems[1].Bytes()[:n], uint64(i), 0))
+	}
+	require.True(t, p.Stats().Rails[1].Up)
+	require.Positive(t, parts(p))
+
+	// A peer that closes its rail twice, and one that does so although this side still uses it.
+	for range 2 {
+		require.NoError(t, es[1].job.Send(ctx, 0, bringup.KeyRail, append(slices.Clone(number), 1)))
+	}
+	testutil.Eventually(t, testutil.Limit, func() bool { return !p.Stats().Rails[1].Up }, "the rail is closed")
+	require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, n)).Wait(ctx))
+	require.Nil(t, p.Stats().Err)
+}
