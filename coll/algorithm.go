@@ -19,10 +19,11 @@ const (
 	algHalving                 // recursive halving, then doubling (Rabenseifner)
 	algRing                    // blocks from rank to rank, p-1 rounds
 	algScatter                 // reduce or scatter blocks first, then collect them
+	algFlags                   // a tree, doubling or dissemination by lines of a board
 	numAlgorithms
 )
 
-var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter"}
+var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter", "flags"}
 
 func (a algorithm) String() string { return algNames[a] }
 
@@ -37,7 +38,7 @@ type problem struct {
 }
 
 // algorithms returns the algorithms that can perform a call by a team. The first is one for
-// small data.
+// small data. The last may be algFlags, which not all teams have, and not for large data.
 func algorithms(c call) []algorithm {
 	if as := inOrderAlgorithms[c.kind]; c.op == opFuncInOrder && as != nil {
 		return as
@@ -47,10 +48,10 @@ func algorithms(c call) []algorithm {
 
 var (
 	allAlgorithms = [numKinds][]algorithm{
-		kindBarrier:        {algDissemination},
-		kindBcast:          {algBinomial, algChain, algScatter},
-		kindReduce:         {algBinomial, algChain, algScatter},
-		kindAllreduce:      {algDoubling, algHalving, algRing},
+		kindBarrier:        {algDissemination, algFlags},
+		kindBcast:          {algBinomial, algChain, algScatter, algFlags},
+		kindReduce:         {algBinomial, algChain, algScatter, algFlags},
+		kindAllreduce:      {algDoubling, algHalving, algRing, algFlags},
 		kindReduceScatter:  {algDoubling, algLinear},
 		kindReduceScatterv: {algDoubling, algLinear},
 		kindGather:         {algBinomial, algLinear},
@@ -66,8 +67,8 @@ var (
 	}
 	// Those that keep the order of the operands, where not all do.
 	inOrderAlgorithms = [numKinds][]algorithm{
-		kindReduce:    {algBinomial},
-		kindAllreduce: {algDoubling},
+		kindReduce:    {algBinomial, algFlags},
+		kindAllreduce: {algDoubling, algFlags},
 	}
 )
 
@@ -106,6 +107,7 @@ func build(pr *problem) *schedule {
 		}
 		b.barrier(all...)
 	}
+	b.s.flags = pr.alg == algFlags
 	return b.done()
 }
 
@@ -351,7 +353,7 @@ func (b *builder) allreduce(alg algorithm, m, in mem, first int32) int32 {
 	p := b.size
 	p2 := 1 << (bits.Len(uint(p)) - 1)
 	rest := p - p2 // as many pairs of adjacent ranks begin with an exchange, and end with one
-	if p == 1 || alg == algDoubling || alg == algHalving && rest > 0 {
+	if p == 1 || alg == algDoubling || alg == algFlags || alg == algHalving && rest > 0 {
 		first, in = b.copy(m, in, first), m
 	}
 	if alg == algRing {

@@ -163,7 +163,7 @@ func TestAlgorithms(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, tried, 30, "algorithms of operations")
+	require.Len(t, tried, 34, "algorithms of operations")
 }
 
 func plus(dst, src []affine) {

@@ -3,6 +3,7 @@ package coll
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,9 @@ func starts(n int) map[string]func(t *Team, one, two, all, all2 []float64) *Requ
 }
 
 // One goroutine starts the operation on each of two ranks, and waits for both: the work of
-// the processors, without waits of one rank for another.
+// the processors, without waits of one rank for another. It waits for rank 1 first: a broadcast
+// that ends with a barrier needs rank 1 to pass the data before rank 0 can go on, and nobody
+// drives the engine of rank 1 while the goroutine waits for rank 0.
 func BenchmarkWork(b *testing.B) {
 	ctx := context.Background()
 	ts := worlds(b, job(b, 2, "shm"))
@@ -40,11 +43,44 @@ func BenchmarkWork(b *testing.B) {
 					for r, m := range bufs {
 						reqs[r] = start(ts[r], m[0], m[1], m[2], m[3])
 					}
-					for _, q := range reqs {
+					for _, q := range slices.Backward(reqs[:]) {
 						require.NoError(b, q.Wait(ctx))
 					}
 				}
 			})
+		}
+	}
+}
+
+// Each rank has a goroutine, which makes blocking calls one after the other.
+func BenchmarkLatency(b *testing.B) {
+	ctx := context.Background()
+	for _, p := range []int{2, 4, 8} {
+		ts := worlds(b, job(b, p, "shm"))
+		for _, n := range []int{0, 1, 32, 128, 1 << 10, 1 << 13, 1 << 17} {
+			calls := map[string]func(t *Team, one, two []float64) error{
+				"Barrier":   func(t *Team, _, _ []float64) error { return Barrier(ctx, t) },
+				"Bcast":     func(t *Team, one, _ []float64) error { return Bcast(ctx, t, 0, one) },
+				"Reduce":    func(t *Team, one, two []float64) error { return Reduce(ctx, t, 0, one, two, Sum) },
+				"Allreduce": func(t *Team, one, two []float64) error { return Allreduce(ctx, t, one, two, Sum) },
+			}
+			for _, op := range []string{"Barrier", "Bcast", "Reduce", "Allreduce"} {
+				if (op == "Barrier") != (n == 0) {
+					continue
+				}
+				b.Run(fmt.Sprintf("%d/%s/%d", p, op, 8*n), func(b *testing.B) {
+					b.ReportAllocs()
+					each(b, ts, func(_ int, t *Team) error {
+						one, two := make([]float64, n), make([]float64, n)
+						for range b.N {
+							if err := calls[op](t, one, two); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+				})
+			}
 		}
 	}
 }

@@ -110,7 +110,7 @@ func StartBarrier(t *Team) *Request {
 
 // Barrier returns when all ranks of the team have called it. It does not wait for one-sided
 // operations.
-func Barrier(ctx context.Context, t *Team) error { return StartBarrier(t).wait(ctx) }
+func Barrier(ctx context.Context, t *Team) error { return StartBarrier(t.blocking).wait(ctx) }
 
 // StartBcast starts Bcast.
 func StartBcast[T any](t *Team, root int, buf []T) *Request {
@@ -120,7 +120,7 @@ func StartBcast[T any](t *Team, root int, buf []T) *Request {
 // Bcast copies buf of the root to buf of all other ranks. buf has the same length on all
 // ranks.
 func Bcast[T any](ctx context.Context, t *Team, root int, buf []T) error {
-	return StartBcast(t, root, buf).wait(ctx)
+	return StartBcast(t.blocking, root, buf).wait(ctx)
 }
 
 // StartReduce starts Reduce.
@@ -146,7 +146,7 @@ func StartReduce[T any](t *Team, root int, send, recv []T, op Op[T]) *Request {
 // reduction of all send[i]. recv of other ranks is not used. A rank may pass its elements in
 // recv, with send nil or the same slice.
 func Reduce[T any](ctx context.Context, t *Team, root int, send, recv []T, op Op[T]) error {
-	return StartReduce(t, root, send, recv, op).wait(ctx)
+	return StartReduce(t.blocking, root, send, recv, op).wait(ctx)
 }
 
 // StartAllreduce starts Allreduce.
@@ -158,7 +158,7 @@ func StartAllreduce[T any](t *Team, send, recv []T, op Op[T]) *Request {
 // reduction of all send[i], with the same bits on all ranks. A rank may pass its elements in
 // recv, with send nil or the same slice.
 func Allreduce[T any](ctx context.Context, t *Team, send, recv []T, op Op[T]) error {
-	return StartAllreduce(t, send, recv, op).wait(ctx)
+	return StartAllreduce(t.blocking, send, recv, op).wait(ctx)
 }
 
 // reduction starts an operation that combines as many elements as it receives.

@@ -6,8 +6,10 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/settings"
 )
 
@@ -81,16 +83,40 @@ const figuresTag = 1<<32 - 1
 type question struct {
 	kind    kind
 	inOrder bool
-	class   int // of the number of bytes: four classes between powers of two
+	flags   bool // are possible
+	class   int  // of the number of bytes: four classes between powers of two
 }
 
 // choose returns the algorithm for an operation: the same on all ranks. ok is false if the
 // choice needs the figures of the team, which are not there yet. It takes no lock: a
 // prediction, which is made once for a question, may take milliseconds.
 func (t *team) choose(pr *problem, tag uint32) (a algorithm, ok bool) {
+	return t.chooseBy(t.figures.Load(), pr, tag)
+}
+
+// flagged returns algorithms of a call without algFlags, and whether that is among them and
+// the data small enough.
+func flagged(c call, as []algorithm) (others []algorithm, ok bool) {
+	n := len(as) - 1
+	if as[n] != algFlags {
+		return as, false
+	}
+	return as[:n], c.count*uint64(c.size) <= lineMax
+}
+
+// chooseBy is choose by figures, which are nil if they have not come.
+func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bool) {
 	as := algorithms(pr.call)
-	if a := t.forcedFor(pr.kind); slices.Contains(as, a) {
-		return a, true
+	others, flags := flagged(pr.call, as)
+	forced := t.forcedFor(pr.kind)
+	if flags = flags && tag == 0 && pr.team > 1 && pr.team <= maxPredicted; flags && f == nil && (forced == algAuto || forced == algFlags) {
+		return 0, false // not all ranks know alike whether flags are possible
+	}
+	if flags = flags && f != nil && f.flags && (!f.crowded || forced == algFlags); !flags {
+		as = others
+	}
+	if slices.Contains(as, forced) {
+		return forced, true
 	}
 	if len(as) == 1 || pr.team == 1 || tag == figuresTag || pr.kind.vector() {
 		return as[0], true
@@ -102,11 +128,10 @@ func (t *team) choose(pr *problem, tag uint32) (a algorithm, ok bool) {
 	if pr.kind == kindReduceScatterv {
 		n /= pr.team
 	}
-	f := t.figures.Load()
 	if f == nil {
 		return 0, false
 	}
-	q := question{pr.kind, pr.inOrder, class(n * int(pr.size))}
+	q := question{pr.kind, pr.inOrder, flags, class(n * int(pr.size))}
 	if known := t.answers.Load(); known != nil {
 		if a, ok := (*known)[q]; ok {
 			return a, true
@@ -114,7 +139,7 @@ func (t *team) choose(pr *problem, tag uint32) (a algorithm, ok bool) {
 	}
 	c := pr.call
 	c.size, c.root = 1, 0
-	a = f.estimates(c, pr.team, bytesOfClass(q.class))[0].alg
+	a = f.estimates(c, as, pr.team, bytesOfClass(q.class))[0].alg
 	for {
 		old := t.answers.Load()
 		all := map[question]algorithm{}
@@ -193,11 +218,20 @@ func (t *team) await(o *operation) bool {
 	return true
 }
 
-// ask starts the operation that distributes the figures of the first rank: those of its
-// slowest path to a member. All ranks do so before the first operation whose choice needs
-// them.
+// ask starts the operations that distribute the figures of the first rank, those of its
+// slowest path to a member, and the keys of the boards. All ranks do so before the first
+// operation whose choice needs them.
 func (t *team) ask() {
-	buf := make([]float64, len((&figures{}).all())*figureSizes)
+	crowded := len((&figures{}).all()) * figureSizes // its place
+	buf := make([]float64, crowded+1)
+	mine, keys := make([]byte, rma.KeySize), make([]byte, rma.KeySize*len(t.ranks))
+	board := newBoard(t)
+	if board != nil {
+		copy(mine, board.in.Key().Append(nil))
+	}
+	t.mu.Lock()
+	t.board = board
+	t.mu.Unlock()
 	if t.rank == 0 {
 		var f *figures
 		for _, r := range t.ranks[1:] {
@@ -210,23 +244,43 @@ func (t *team) ask() {
 		for i, from := range f.all() {
 			copy(buf[i*figureSizes:], from[:])
 		}
-	}
-	StartBcast(t.with(figuresTag), 0, buf).Then(func(err error) {
-		if err != nil {
-			return // the team is revoked
+		if len(t.ranks) > cpu.Allowed().Len() {
+			buf[crowded] = 1
 		}
-		f := &figures{}
+	}
+	var left atomic.Int32
+	left.Store(2)
+	f := &figures{}
+	over := func(err error) {
+		if err != nil || left.Add(-1) > 0 { // with an error the team is revoked
+			return
+		}
 		for i, to := range f.all() {
 			copy(to[:], buf[i*figureSizes:])
 		}
+		f.flags, f.crowded = board.join(keys), buf[crowded] != 0
+		t.know(f)
+	}
+	StartBcast(t.with(figuresTag), 0, buf).Then(over)
+	StartAllgather(t.with(figuresTag), mine, keys).Then(over)
+}
+
+// know sets the figures, when the operations that wait for them have been launched: those
+// that are started later begin behind them.
+func (t *team) know(f *figures) {
+	t.told.Store(f)
+	for {
 		t.mu.Lock()
-		t.figures.Store(f)
 		waiting := t.waiting
-		t.waiting = nil
+		if t.waiting = nil; len(waiting) == 0 {
+			t.figures.Store(f)
+			t.mu.Unlock()
+			return
+		}
 		t.mu.Unlock()
 		for _, w := range waiting {
-			alg, _ := t.choose(&w.problem, w.key.tag)
-			t.launch(w, alg)
+			alg, _ := t.chooseBy(f, &w.problem, w.key.tag)
+			t.launch(w, alg, false)
 		}
-	})
+	}
 }

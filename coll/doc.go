@@ -63,11 +63,12 @@
 //	create.go     New, Split, Shrink: members exchange the numbers by which they know the team
 //	algorithm.go  the algorithms, which make schedules; choose.go which one is used,
 //	              by predicted time (predict.go) or by RMA_COLL_ALGORITHM
+//	flags.go      board: small operations through memory that the ranks of a host map
 //	schedule.go   schedule: steps with dependencies, independent of addresses
 //	run.go        operation, Request: a schedule that is performed
 //	persistent.go Persistent: an operation that is started again and again
 //	service.go    messages of an engine's teams; loss of ranks
 //	header.go     messages of operations; control.go messages about teams
 //
-// It imports the root package and logp.
+// It imports the root package, logp, internal/cpu and internal/onesided.
 package coll

@@ -19,10 +19,12 @@ const (
 
 const (
 	headerSize = 40
-	version    = 1
+	version    = 2
 	maxElement = 1<<16 - 1
 	maxCount   = 1<<48 - 1
 	maxSlot    = 1<<24 - 1
+
+	inquirySlot = maxSlot // of a message about an operation: see board.inquire
 )
 
 // kind is the operation of a call.

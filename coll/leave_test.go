@@ -36,14 +36,14 @@ func TestLeaveDuringLaunch(t *testing.T) {
 	ts[1].t.leave(0, lostError(0, "collective", rma.ErrPeerGone))
 	require.NoError(t, ts[1].Err())
 	req := o.request
-	ts[1].t.launch(o, algDissemination)
+	ts[1].t.launch(o, algDissemination, false)
 	require.NoError(t, req.Wait(testutil.Context(t, testutil.Limit)))
 	require.NoError(t, ts[1].Err())
 
 	// Its message for the next one has not come.
 	o, _ = unlaunched(t, ts[1], arguments{problem: problem{call: call{kind: kindBarrier}, rank: 1, team: 2}}, algDissemination)
 	req = o.request
-	ts[1].t.launch(o, algDissemination)
+	ts[1].t.launch(o, algDissemination, false)
 	require.ErrorIs(t, req.Wait(testutil.Context(t, testutil.Limit)), rma.ErrPeerGone)
 }
 
@@ -54,6 +54,7 @@ func TestLeaveBeforeTeamIsComplete(t *testing.T) {
 		ctx := testutil.Context(t, testutil.Limit)
 		ts := worlds(t, es)
 		sub := ts[1].t.s.reserve("pair")
+		const alone = "barrier=dissemination,bcast=binomial" // the choice would need both ranks
 		numbers := make([]uint32, 2)
 		each(t, ts, func(r int, team *Team) error {
 			if r == 1 {
@@ -67,6 +68,9 @@ func TestLeaveBeforeTeamIsComplete(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			if err := pair.Force(alone); err != nil {
+				return err
+			}
 			if err := Bcast(ctx, pair, 0, []int64{7}); err != nil {
 				return err
 			}
@@ -76,6 +80,7 @@ func TestLeaveBeforeTeamIsComplete(t *testing.T) {
 		testutil.Eventually(t, testutil.Limit, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.lost[0] != nil }, "the end of rank 0")
 		pair, err := s.complete(sub, []int{0, 1}, numbers)
 		require.NoError(t, err)
+		require.NoError(t, pair.Force(alone))
 		got := make([]int64, 1)
 		require.NoError(t, Bcast(ctx, pair, 0, got))
 		require.Equal(t, int64(7), got[0])

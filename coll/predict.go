@@ -22,6 +22,8 @@ type figures struct {
 	Copy     [figureSizes]float64
 	Give     [figureSizes]float64 // work of the sender for data of a reduction, of at most foldMax bytes
 	Take     [figureSizes]float64 // work of its receiver, besides the reduction
+	flags    bool                 // the ranks have boards
+	crowded  bool                 // and more ranks than processors: boards are used only where that is forced
 }
 
 // all returns the tables of f, in the order in which they are sent.
@@ -37,12 +39,15 @@ const figureSizes = 31
 // fast path would make many small messages seem free.
 const messageWork = 1000
 
+// lineWork is the work for a line of a board at each end, in ns.
+const lineWork = 100
+
 // figuresOf derives figures from the parameters of a path, by the formulas of the modes that
 // messages of operations use: eager up to inlineMax, and up to foldMax for data of reductions,
 // rendezvous behind a header above. maps
 // says that the receiver's processor copies from the sender's memory.
 func figuresOf(p *logp.Params, maps bool) *figures {
-	f := &figures{}
+	f := &figures{flags: maps}
 	post := p.CPU.A + p.CPU.B
 	for i := range figureSizes {
 		n := int64(1) << i
@@ -141,13 +146,16 @@ func (f *figures) predict(ranks []*schedule) float64 {
 	for len(q) > 0 {
 		m := heap.Pop(&q).(moment)
 		me, s := &st[m.rank], &ranks[m.rank].steps[m.step]
+		flags := ranks[m.rank].flags
 		switch s.kind {
 		case stepSend:
 			work, inline := &f.Sender, s.inline(s.from.n)
 			if inline && s.from.n > inlineMax {
 				work = &f.Give
 			}
-			me.free = max(me.free, m.ns) + at(work, s.from.n)
+			if me.free = max(me.free, m.ns) + at(work, s.from.n); flags {
+				me.free += lineWork - messageWork
+			}
 			to := ranks[s.peer].find(int(m.rank), s.slot)
 			peer := &st[s.peer]
 			peer.came[to] = me.free + at(&f.Latency, s.from.n)
@@ -177,7 +185,9 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				start = max(start, st[s.peer].out)
 				st[s.peer].out = start + at(&f.Out, s.to.n)
 			}
-			me.free = start + at(work, s.to.n)
+			if me.free = start + at(work, s.to.n); flags {
+				me.free += lineWork - messageWork
+			}
 			if s.kind == stepTake {
 				me.free += foldCopies * at(&f.Copy, s.to.n)
 			}
@@ -206,9 +216,9 @@ type estimate struct {
 	ns  float64
 }
 
-// estimates predicts the time of a call by each algorithm, the fastest first. n is the number
-// of elements, of a whole or of a block.
-func (f *figures) estimates(c call, p, n int) []estimate {
+// estimates predicts the time of a call by each of the algorithms as, the fastest first. n is
+// the number of elements, of a whole or of a block.
+func (f *figures) estimates(c call, as []algorithm, p, n int) []estimate {
 	size := int(c.size)
 	blocks := func(buf int32) []mem {
 		out := make([]mem, p)
@@ -219,7 +229,7 @@ func (f *figures) estimates(c call, p, n int) []estimate {
 	}
 	all := []mem{{1, 0, n * size}}
 	var es []estimate
-	for _, alg := range algorithms(c) {
+	for _, alg := range as {
 		ranks := make([]*schedule, p)
 		for r := range ranks {
 			pr := &problem{call: c, rank: r, team: p, inOrder: c.op == opFuncInOrder, send: all, recv: []mem{{2, 0, n * size}}}
@@ -268,11 +278,11 @@ func (t *Team) Choice(op string, bytes int) (algorithm string, ps []Prediction, 
 		return "", nil, fmt.Errorf("coll: choice: %w", err)
 	}
 	c.count = uint64(bytes)
-	a, ok := t.t.choose(&problem{call: c, team: t.Size()}, t.ch.tag)
-	if ok {
+	f := t.t.told.Load()
+	if a, ok := t.t.chooseBy(f, &problem{call: c, team: t.Size()}, t.ch.tag); ok {
 		algorithm = a.String()
 	}
-	if f := t.t.figures.Load(); f != nil {
+	if f != nil {
 		ps = f.predictions(c, t.Size(), bytes)
 	}
 	return algorithm, ps, nil
@@ -297,7 +307,12 @@ func callOf(op string, bytes, ranks int) (call, error) {
 
 // predictions are the estimates of a call of n elements by p ranks.
 func (f *figures) predictions(c call, p, n int) (out []Prediction) {
-	for _, e := range f.estimates(c, p, n) {
+	as := algorithms(c)
+	c.count = uint64(n)
+	if others, ok := flagged(c, as); !ok || !f.flags || f.crowded || p == 1 {
+		as = others
+	}
+	for _, e := range f.estimates(c, as, p, n) {
 		out = append(out, Prediction{e.alg.String(), e.ns})
 	}
 	return out

@@ -25,6 +25,8 @@ type operation struct {
 	temp     []byte      // temporary memory, which may be longer than that of the schedule
 	stage    []byte
 	prepared *prepared // of a persistent operation
+	flag     uint64    // number of the operation on the board; 0: it is performed by messages
+	pc, puts int       // on the board: the step that is next, and the lines that have been sent
 
 	mu      sync.Mutex
 	key     key // of the present use
@@ -88,6 +90,7 @@ func (o *operation) renew(k key, r *Request) error {
 	o.alg = algAuto
 	o.asked, o.launched, o.heard = o.call, false, false
 	o.key, o.plan, o.state, o.ready, o.left = k, nil, o.state[:0], o.ready[:0], 0
+	o.flag = 0
 	o.begun, o.ending, o.ended, o.err = false, false, false, nil
 	o.request = r
 	r.renew(o)
@@ -195,6 +198,9 @@ func (o *operation) needs(peer int) bool {
 	defer o.mu.Unlock()
 	if o.ending || o.plan == nil {
 		return false
+	}
+	if o.flag > 0 {
+		return o.t.board.needs(o, peer)
 	}
 	i, _ := slices.BinarySearchFunc(o.plan.expected, expected{peer: int32(peer)}, byPeer)
 	for ; i < len(o.plan.expected) && o.plan.expected[i].peer == int32(peer); i++ {
@@ -340,7 +346,7 @@ func (o *operation) arrive(from int, h *header, parts ...[]byte) bool {
 		s := &o.plan.steps[i]
 		expects, inline = uint64(s.to.n), s.inline(s.to.n)
 	}
-	if i < 0 || h.call != o.call || h.bytes != expects || (h.later == 0) != inline || o.state[i].begun {
+	if i < 0 || o.flag > 0 || h.call != o.call || h.bytes != expects || (h.later == 0) != inline || o.state[i].begun {
 		mine := o.call
 		o.mu.Unlock()
 		o.t.refuse(from, mine, h, expects)

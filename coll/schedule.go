@@ -53,7 +53,8 @@ type step struct {
 	fold  bool // sends: the peer's step is a stepTake
 	peer  int32
 	slot  uint32
-	stage int // sends: offset in the staging memory
+	stage int   // sends: offset in the staging memory
+	line  int32 // place of the message among those of its receiver; of sends only in schedules by flags
 	to    mem
 	from  mem
 	base  mem     // of reductions: no bytes: that is to
@@ -65,7 +66,7 @@ type step struct {
 func (s *step) inline(n int) bool { return n <= inlineMax || s.fold || s.kind == stepTake }
 
 // stepBytes is the memory of a step without next.
-const stepBytes = 128
+const stepBytes = 136
 
 // expected is a message that a schedule receives.
 type expected struct {
@@ -81,6 +82,7 @@ type schedule struct {
 	expected []expected // sorted by peer and slot
 	temp     int        // bytes of temporary memory
 	stage    int        // bytes of staging memory
+	flags    bool       // performed by a board
 }
 
 // find returns the step that receives a message, -1 if there is none.
@@ -262,6 +264,9 @@ func (b *builder) done() *schedule {
 		}
 	}
 	slices.SortFunc(b.s.expected, byPeer)
+	for i, e := range b.s.expected {
+		b.s.steps[e.step].line = int32(i)
+	}
 	return b.s
 }
 

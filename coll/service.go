@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // service takes the messages of all teams of an engine.
@@ -26,6 +27,8 @@ type service struct {
 	stalled  bool     // a rank has no buffer left
 
 	drops discards
+
+	contention *cpu.Contention
 
 	mu      sync.Mutex // not held during calls of the engine
 	teams   map[uint32]*team
@@ -55,7 +58,7 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 		return nil, fmt.Errorf("coll: %w", err)
 	}
 	s := &service{eng: eng, force: force, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, refused: map[string]map[int]error{}, lost: map[int]error{},
-		fetching: make([][2]int, eng.Size())}
+		fetching: make([][2]int, eng.Size()), contention: cpu.NewContention()}
 	ranks := make([]int, eng.Size())
 	for r := range ranks {
 		ranks[r] = r
@@ -158,6 +161,12 @@ func (s *service) close() {
 	s.mu.Unlock()
 	for _, t := range teams {
 		t.end(fmt.Errorf("coll: team %q: %w", t.name, rma.ErrClosed))
+		t.mu.Lock()
+		board := t.board
+		t.mu.Unlock()
+		if board != nil {
+			board.leave()
+		}
 	}
 }
 

@@ -23,6 +23,8 @@ type Team struct {
 	t        *team
 	ch       *channel
 	prepares bool // operations are planned, and not started
+	waits    bool // whoever starts an operation waits for it at once
+	blocking *Team
 }
 
 // team is what the Teams with different tags share.
@@ -48,14 +50,17 @@ type team struct {
 	kept     int              // memory of early, in bytes
 	spare    []*early         // to be used again
 	unknown  map[int]*unknown // by rank of the job, before the members are known
-	asked    bool             // the operation that distributes the figures has been started
+	asked    bool             // the operations that distribute the figures have been started
+	asking   int              // those in flight
 	waiting  []*operation     // whose algorithm is not chosen yet
 	gone     map[int]error    // members that will send no more messages
 	err      error            // the team was revoked, or closed
 
 	force   atomic.Pointer[map[kind]algorithm]
-	figures atomic.Pointer[figures]                // nil until they have come; mu is held when they are set
+	figures atomic.Pointer[figures]                // nil until they have come, and the operations that waited for them are launched; mu is held when they are set
+	told    atomic.Pointer[figures]                // the same, set before those are launched: see Choice
 	answers atomic.Pointer[map[question]algorithm] // replaced, not changed
+	board   *board                                 // set before the operations that distribute the figures; nil: flags are not possible
 }
 
 // key names an operation of a team.
@@ -161,7 +166,7 @@ func (t *team) with(tag uint32) *Team {
 		ch = &channel{tag: tag}
 		t.channels[tag] = ch
 	}
-	return &Team{t: t, ch: ch}
+	return &Team{t: t, ch: ch, blocking: &Team{t: t, ch: ch, waits: true}}
 }
 
 // Rank returns this rank's number in the team, from 0.
@@ -210,6 +215,12 @@ func (t *Team) Close() error {
 	}
 	t.t.end(fmt.Errorf("coll: team %q: %w", t.t.name, rma.ErrClosed))
 	t.t.s.forget(t.t)
+	t.t.mu.Lock()
+	board := t.t.board
+	t.t.mu.Unlock()
+	if board != nil {
+		board.close()
+	}
 	return nil
 }
 
@@ -303,7 +314,7 @@ func (t *Team) start(o *operation) *Request {
 	meets := pr.kind.meets() // all ranks wait for each other
 	c.mu.Lock()
 	err := c.err
-	if err == nil && len(c.ops) >= maxInFlight && ch.tag != figuresTag { // others wait for that one
+	if err == nil && len(c.ops)-c.asking >= maxInFlight && ch.tag != figuresTag { // others wait for those
 		err = fmt.Errorf("coll: %v: %w", pr.kind, ErrBusy)
 	}
 	var r *Request
@@ -328,6 +339,9 @@ func (t *Team) start(o *operation) *Request {
 	}
 	ch.next++
 	c.ops[o.key] = o
+	if ch.tag == figuresTag {
+		c.asking++
+	}
 	c.mu.Unlock() // a prediction takes long, and steps may run callbacks that start operations
 	alg, chosen := c.choose(pr, ch.tag)
 	if !chosen {
@@ -336,14 +350,20 @@ func (t *Team) start(o *operation) *Request {
 		}
 		alg, _ = c.choose(pr, ch.tag)
 	}
-	c.launch(o, alg)
+	if flag := c.launch(o, alg, t.waits); flag > 0 && t.waits {
+		c.board.spin(flag)
+	}
 	return r
 }
 
-// launch makes the schedule of an operation in the team's table, and begins it.
-func (t *team) launch(o *operation, alg algorithm) {
+// launch makes the schedule of an operation in the team's table, and begins it. It returns
+// the number of an operation by flags, for which the caller has to spin if it spins.
+func (t *team) launch(o *operation, alg algorithm, spins bool) (flag uint64) {
+	if alg == algFlags {
+		flag = t.board.admit(o)
+	}
 	if !o.set(o.schedule(alg)) {
-		return
+		return 0
 	}
 	t.mu.Lock()
 	o.launched = true
@@ -370,7 +390,12 @@ func (t *team) launch(o *operation, alg algorithm) {
 			t.fail(o, err)
 		}
 	}
-	o.begin()
+	if flag > 0 {
+		t.board.begin(o, spins)
+	} else {
+		o.begin()
+	}
+	return flag
 }
 
 // planKey is what schedules depend on.
@@ -411,6 +436,9 @@ func (t *team) plan(pr *problem, alg algorithm) *schedule {
 		return p.s
 	}
 	p = &plan{slices.Clone(pr.send), slices.Clone(pr.recv), build(pr)}
+	if alg == algFlags {
+		route(pr, p.s)
+	}
 	n := p.bytes()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -505,6 +533,10 @@ func (t *team) take(rank int, h *header, parts ...[]byte) {
 // arrive takes a message of a member, for an operation that has been started or not.
 func (t *team) arrive(from int, h *header, parts ...[]byte) {
 	k := key{h.tag, h.seq}
+	if h.slot == inquirySlot {
+		t.inquired(from, h)
+		return
+	}
 	t.mu.Lock()
 	if t.err != nil {
 		t.mu.Unlock()
@@ -554,6 +586,28 @@ func (t *team) arrive(from int, h *header, parts ...[]byte) {
 	t.mu.Unlock()
 }
 
+// inquired takes a message of a member about an operation of which it may have sent nothing to
+// this rank, or something that does not come as a message.
+func (t *team) inquired(from int, h *header) {
+	t.mu.Lock()
+	mine := h.call
+	o, ch := t.ops[key{h.tag, h.seq}], t.channels[h.tag]
+	switch theirs := h.call; {
+	case o != nil && o.launched:
+		mine = o.call
+	case o != nil:
+		if theirs.alg = algAuto; theirs != o.asked {
+			mine = o.asked
+		}
+	case ch != nil && ch.next-h.seq-1 < uint32(len(ch.recent)): // it is over
+		mine = ch.recent[h.seq%uint32(len(ch.recent))]
+	}
+	t.mu.Unlock()
+	if mine != h.call {
+		t.refuse(from, mine, h, 0)
+	}
+}
+
 // leave revokes the team if an operation in flight waits for a message of a rank of the job
 // that sends no more; operations that are launched later fail if they do.
 func (t *team) leave(rank int, why error) {
@@ -578,6 +632,9 @@ func (t *team) remove(o *operation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.ops, o.key)
+	if o.key.tag == figuresTag {
+		t.asking--
+	}
 	if ch := t.channels[o.key.tag]; ch != nil {
 		ch.recent[o.key.seq%uint32(len(ch.recent))] = o.call
 	}
@@ -629,7 +686,7 @@ func (t *team) end(err error) bool {
 	for _, o := range t.ops {
 		ops = append(ops, o)
 	}
-	came := t.early
+	came, board := t.early, t.board
 	t.early, t.unknown, t.kept, t.waiting, t.free, t.requests, t.spare, t.plans = nil, nil, 0, nil, nil, nil, nil, nil
 	t.mu.Unlock()
 	for _, es := range came {
@@ -639,6 +696,9 @@ func (t *team) end(err error) bool {
 	}
 	for _, o := range ops {
 		o.abort(err)
+	}
+	if board != nil {
+		board.fail()
 	}
 	return true
 }

@@ -1,0 +1,439 @@
+package coll
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/onesided"
+)
+
+const (
+	// lineSize is the size of a line: a message of a board. All of it is at the end, so that
+	// up to 32 bytes of data are in one cache line with the flag.
+	lineSize = 512
+	// lineFixed is the part of a line that is not data: sender, call and flag.
+	lineFixed = 32
+	// lineMax is the largest data of an operation by flags.
+	lineMax = lineSize - lineFixed
+	// boardOps is the number of operations whose lines have places of their own. An operation
+	// begins when the lines of the one that had its place before have been read on all ranks:
+	// see board.admit.
+	boardOps = 16
+	// maxLooseFlags is the number of operations after which one ends with a barrier, as
+	// maxLoose: no more than boardOps/2, so that one is among any boardOps.
+	maxLooseFlags = boardOps / 2
+	// inquiry is the time after which a rank that waits for a line asks the others whether they
+	// have made other calls.
+	inquiry = 100 * time.Millisecond
+)
+
+// board performs the small operations of a team whose ranks map each other's memory. A rank
+// puts a message into a line of the receiver's board, which is the receiver's alone: a flag
+// behind the data is the number of the operation. The receiver, who knows the place of each
+// line, waits for the flag. Operations are performed one after the other, and the steps of a
+// schedule in their order, by whoever starts an operation, waits for one, or finds a flag.
+type board struct {
+	t        *team
+	in, out  *rma.Region // lines of others; lines that are being sent
+	came     []byte      // the memory of in
+	sent     []byte      // the memory of out
+	lines    int         // of an operation
+	keys     []rma.Key   // by rank of the team
+	received func(error) // the end of the await
+	posted   func(error) // the end of a put
+
+	mu       sync.Mutex // taken before those of operations
+	last     uint64     // number of the last operation that was admitted
+	loose    int        // operations since all ranks have last waited for each other
+	met      uint64     // number of the last operation that is over in which they have
+	past     [boardOps]admitted
+	queue    []*operation // that are not over
+	spinning int          // goroutines that look for the flag
+	awaiting int          // offset of the flag that the engine looks for, or -1
+	timer    *time.Timer
+	dead     atomic.Bool
+
+	over atomic.Uint64 // number of the last operation that is over
+	at   atomic.Int64  // offset of the flag that the first operation waits for
+	want atomic.Uint64 // and its value
+}
+
+// admitted is what a board knows of an operation since the last one in which all ranks have
+// waited for each other.
+type admitted struct {
+	seq   uint32 // number among those of the team
+	call  call
+	lines int // number that this rank receives
+}
+
+// newBoard returns the board of a team whose ranks this one maps; otherwise nil.
+func newBoard(t *team) *board {
+	if len(t.ranks) > maxPredicted {
+		return nil
+	}
+	for _, r := range t.ranks {
+		if r != t.eng.Rank() && !rma.PlaceOf(t.eng.Peer(r)).Maps {
+			return nil
+		}
+	}
+	b := &board{t: t, lines: boardLines(len(t.ranks)), awaiting: -1}
+	size := boardOps * b.lines * lineSize
+	var err error
+	if b.in, err = t.eng.Alloc(size, rma.PeersWrite); err != nil {
+		return nil
+	}
+	if b.out, err = t.eng.Alloc(size, 0); err != nil {
+		_ = b.in.Close()
+		return nil
+	}
+	b.came, b.sent = b.in.Bytes(), b.out.Bytes()
+	b.received = func(err error) {
+		b.mu.Lock()
+		b.awaiting = -1
+		if err == nil {
+			b.run()
+			return
+		}
+		b.mu.Unlock() // the engine is closed
+	}
+	b.posted = func(err error) {
+		if err != nil {
+			go t.revoke(err) // not under b.mu
+		}
+	}
+	return b
+}
+
+// boardLines returns the largest number of messages that a rank sends, or receives, in an
+// operation by flags of p ranks, with a barrier at its end.
+func boardLines(p int) int { return 2*bits.Len(uint(p)) + 2 }
+
+// join sets the keys of the members, as they have told them. It reports whether all have a
+// board.
+func (b *board) join(all []byte) bool {
+	if b == nil {
+		return false
+	}
+	for r := range b.t.ranks {
+		k, err := rma.ParseKey(all[r*rma.KeySize : (r+1)*rma.KeySize])
+		if err != nil || k.Len() != len(b.came) {
+			return false
+		}
+		b.keys = append(b.keys, k)
+	}
+	return true
+}
+
+// close releases the memory, unless it may still be used. Then the engine does, at its end.
+func (b *board) close() {
+	b.mu.Lock()
+	unused := b.awaiting < 0 && b.spinning == 0 && len(b.queue) == 0
+	b.mu.Unlock() // the engine, whose goroutine may be in run, has to let go of the memory
+	if unused {
+		_, _ = b.in.Close(), b.out.Close()
+	}
+}
+
+// admit gives an operation its number, and decides whether it ends with a barrier. Two
+// operations with the same place in the board have one between them in which all ranks wait
+// for each other. Who has completed that one knows that all have begun it, and have therefore
+// completed those before: their lines have been read.
+func (b *board) admit(o *operation) (flag uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b.last++
+	o.flag, o.pc, o.puts = b.last, 0, 0
+	if b.loose++; o.kind.meets() || o.meet || b.loose >= maxLooseFlags {
+		o.meet = !o.kind.meets()
+		b.loose = 0
+	}
+	return b.last
+}
+
+// begin begins an operation with a schedule behind those admitted before. spins says that
+// the caller will call spin.
+func (b *board) begin(o *operation, spins bool) {
+	b.mu.Lock()
+	o.mu.Lock()
+	o.begun = true
+	o.posted++
+	if b.dead.Load() {
+		b.mu.Unlock()
+		o.posted--
+		o.drive()
+		return
+	}
+	o.mu.Unlock()
+	if spins {
+		b.spinning++
+	}
+	b.queue = append(b.queue, o)
+	if len(b.queue) > 1 {
+		b.mu.Unlock()
+		return
+	}
+	b.run()
+}
+
+// run performs operations until one waits. Unless a goroutine spins, the engine then looks
+// for the flag. b.mu is held; run releases it.
+func (b *board) run() {
+	for len(b.queue) > 0 {
+		o := b.queue[0]
+		wrong, ok := b.perform(o)
+		if !ok {
+			if wrong == nil && b.spinning == 0 && b.awaiting < 0 {
+				b.await()
+				return
+			}
+			b.mu.Unlock()
+			if wrong != nil {
+				b.t.revoke(wrong)
+			}
+			return
+		}
+		b.queue = slices.Delete(b.queue, 0, 1)
+		b.over.Store(o.flag)
+		b.mu.Unlock()
+		o.mu.Lock()
+		o.left = 0
+		o.posted--
+		o.drive()
+		b.mu.Lock()
+	}
+	b.mu.Unlock()
+}
+
+// perform performs steps of an operation. ok says that it is over; wrong is a line that does
+// not belong to it. b.mu is held.
+func (b *board) perform(o *operation) (wrong error, ok bool) {
+	base := int(o.flag%boardOps) * b.lines * lineSize
+	if o.pc == 0 {
+		b.past[o.flag%boardOps] = admitted{o.key.seq, o.call, len(o.plan.expected)}
+	}
+	for ; o.pc < len(o.plan.steps); o.pc++ {
+		s := &o.plan.steps[o.pc]
+		switch s.kind {
+		case stepSend:
+			b.put(o, s, base)
+		case stepRecv, stepTake:
+			end := base + (int(s.line)+1)*lineSize
+			if flag := onesided.Load64(b.came[end-8:]); flag < o.flag {
+				b.at.Store(int64(end - 8))
+				b.want.Store(o.flag)
+				return nil, false
+			} else if flag > o.flag {
+				return &rma.PeerError{Rank: b.t.ranks[s.peer], Op: o.kind.String(), Err: ErrProtocol}, false
+			}
+			if wrong := b.differs(o.call, b.came[end-lineFixed:end-8]); wrong != nil {
+				return wrong, false
+			}
+			start := end - lineFixed - (s.to.n+7)&^7
+			if data := b.came[start : start+s.to.n : start+s.to.n]; s.kind == stepRecv {
+				copy(o.mem(s.to), data)
+			} else {
+				o.combine(s, 0, data)
+			}
+		case stepFold:
+			o.combine(s, 0, o.mem(s.from))
+		default:
+			copy(o.mem(s.to), o.mem(s.from))
+		}
+	}
+	if !o.meet && !o.kind.meets() {
+		return nil, true
+	}
+	for ; b.met < o.flag; b.met++ {
+		if wrong := b.stray(b.met + 1); wrong != nil {
+			return wrong, false
+		}
+	}
+	return nil, true
+}
+
+// put sends the message of a step.
+func (b *board) put(o *operation, s *step, base int) {
+	n := (s.from.n + 7) &^ 7
+	end := base + (o.puts+1)*lineSize
+	o.puts++
+	line := b.sent[end-lineFixed-n : end]
+	copy(line, o.mem(s.from))
+	fixed := line[n:]
+	binary.LittleEndian.PutUint64(fixed, uint64(b.t.rank))
+	o.call.put(fixed[8:])
+	binary.NativeEndian.PutUint64(fixed[24:], o.flag)
+	to := b.keys[s.peer].At(base + (int(s.line)+1)*lineSize - len(line))
+	b.t.eng.Peer(b.t.ranks[s.peer]).Put(to, b.out.Slice(end-len(line), len(line))).Then(b.posted)
+}
+
+// differs returns an error if the call in a line, of which fixed is the fixed part without
+// the flag, is not mine.
+func (b *board) differs(mine call, fixed []byte) error {
+	var line [lineFixed - 8]byte
+	copy(line[:], fixed) // the sender may change it
+	c, ok := parseCall(line[8:])
+	if c == mine {
+		return nil
+	}
+	from := binary.LittleEndian.Uint64(line[:])
+	if !ok || from >= uint64(len(b.t.ranks)) {
+		return &rma.PeerError{Rank: b.t.eng.Rank(), Op: mine.kind.String(), Err: ErrProtocol}
+	}
+	return b.t.mismatch(int(from), mine, &header{call: c}, 0)
+}
+
+// stray returns an error if there are lines for an operation that this rank does not expect:
+// a rank has another root. They are there when all ranks have waited for each other.
+func (b *board) stray(flag uint64) error {
+	a := &b.past[flag%boardOps]
+	base := int(flag%boardOps) * b.lines * lineSize
+	for i := a.lines; i < b.lines; i++ {
+		end := base + (i+1)*lineSize
+		if onesided.Load64(b.came[end-8:]) == flag {
+			if wrong := b.differs(a.call, b.came[end-lineFixed:end-8]); wrong != nil {
+				return wrong
+			}
+		}
+	}
+	return nil
+}
+
+// await has the engine look for the flag that the first operation waits for. b.mu is held;
+// await releases it.
+func (b *board) await() {
+	b.awaiting = int(b.at.Load())
+	w, flag := b.in.Slice(b.awaiting, 8), b.want.Load()
+	if b.timer == nil {
+		b.timer = time.AfterFunc(inquiry, b.inquire)
+	} else {
+		b.timer.Reset(inquiry)
+	}
+	b.mu.Unlock()
+	rma.AwaitUntil(b.t.eng, w, rma.GE, flag).Then(b.received)
+}
+
+// flagSpins is how long a blocking call looks for a flag itself: some microseconds, in which
+// a rank that runs answers. Then it waits as all other operations do.
+var flagSpins = cpu.SpinPolicy{Polls: 32, Pauses: 32, Adapt: true}
+
+// looks is the number of times that it looks between two polls of the links.
+const looks = 32
+
+// spin performs operations until the one with a number is over, or for a while.
+func (b *board) spin(flag uint64) {
+	sp := cpu.Spinner{Policy: &flagSpins, Contention: b.t.s.contention}
+	for b.over.Load() < flag && !b.dead.Load() {
+		if b.look() {
+			b.mu.Lock()
+			b.run()
+			sp.Reset()
+			continue
+		}
+		b.t.eng.Progress()
+		if sp.Wait() > 0 {
+			break
+		}
+	}
+	b.mu.Lock()
+	b.spinning--
+	b.run()
+}
+
+// look reports whether the flag has come that the first operation waits for.
+func (b *board) look() bool {
+	word, flag := b.came[b.at.Load():], b.want.Load()
+	for range looks {
+		if onesided.Load64(word) >= flag {
+			return true
+		}
+	}
+	return false
+}
+
+// needs reports whether a line of a peer for an operation has not come. o.mu is held.
+func (b *board) needs(o *operation, peer int) bool {
+	base := int(o.flag%boardOps) * b.lines * lineSize
+	for i, e := range o.plan.expected {
+		if int(e.peer) == peer && onesided.Load64(b.came[base+(i+1)*lineSize-8:]) < o.flag {
+			return true
+		}
+	}
+	return false
+}
+
+// inquire asks the other ranks about the operations that they may not have begun, or as
+// another call, by which there is no line for this rank.
+func (b *board) inquire() {
+	b.mu.Lock()
+	if b.dead.Load() || b.awaiting < 0 || len(b.queue) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	var heads [][]byte
+	for f := b.met + 1; f <= b.queue[0].flag; f++ {
+		a := &b.past[f%boardOps]
+		h := header{seq: a.seq, slot: inquirySlot, call: a.call}
+		heads = append(heads, make([]byte, headerSize))
+		h.put(heads[len(heads)-1])
+	}
+	b.timer.Reset(10 * inquiry)
+	b.mu.Unlock()
+	for i, r := range b.t.ranks {
+		if i == b.t.rank {
+			continue
+		}
+		for _, h := range heads {
+			b.t.eng.Peer(r).SendFunc(tagData|b.t.numbers[i], h, nil)
+		}
+	}
+}
+
+// fail lets go of the operations, which have failed. Other ranks may still write to the
+// board.
+func (b *board) fail() {
+	b.mu.Lock()
+	b.dead.Store(true)
+	queue := b.queue
+	b.queue = nil
+	if b.awaiting >= 0 {
+		onesided.Store64(b.came[b.awaiting:], 1<<64-1)
+	}
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.mu.Unlock()
+	for _, o := range queue {
+		o.release()
+	}
+}
+
+// leave waits, behind fail, until no goroutine looks for a flag: the memory is released.
+func (b *board) leave() {
+	for looking := true; looking; runtime.Gosched() {
+		b.mu.Lock()
+		looking = b.spinning > 0
+		b.mu.Unlock()
+	}
+}
+
+// route sets the lines into which the sends of a schedule put their messages: the receiver's
+// are in the order of what it expects.
+func route(pr *problem, s *schedule) {
+	for i := range s.steps {
+		if st := &s.steps[i]; st.kind == stepSend {
+			theirs := *pr
+			theirs.rank = int(st.peer)
+			peer := build(&theirs)
+			st.line = peer.steps[peer.find(pr.rank, st.slot)].line
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package coll
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+const byFlags = "barrier=flags,bcast=flags,reduce=flags,allreduce=flags"
+
+// Operations by flags, of ranks that start and wait for them in all ways, beside operations by
+// messages and of other tags, have the results of a serial reference, over many uses of each
+// line.
+func TestFlags(t *testing.T) {
+	for _, p := range []int{2, 3, 5, 8} {
+		t.Run(fmt.Sprint(p), func(t *testing.T) {
+			t.Parallel()
+			ctx := testutil.Context(t, testutil.Limit)
+			ts := worlds(t, job(t, p, "shm"))
+			for _, team := range ts {
+				require.NoError(t, team.Force(byFlags))
+			}
+			each(t, ts, func(r int, team *Team) error {
+				same, own := rand.New(rand.NewPCG(7, uint64(p))), rand.New(rand.NewPCG(8, uint64(r)))
+				var reqs []*Request
+				var checks []func() error
+				for i := range 400 {
+					seed, n, root := same.Uint64(), 1+same.IntN(60), same.IntN(p)
+					got := input(seed, r, n)
+					expect := want(seed, 0, p, n, input, add)
+					on := team
+					var q *Request
+					switch same.IntN(6) {
+					case 0:
+						q = StartBarrier(team)
+						expect = input(seed, r, n)
+					case 1:
+						q = StartBcast(team, root, got)
+						expect = input(seed, root, n)
+					case 2:
+						if q = StartReduce(team, root, nil, got, Sum); r != root {
+							expect = input(seed, r, n)
+						}
+					case 3:
+						on = team.Tag(1)
+						fallthrough
+					case 4:
+						q = StartAllreduce(on, nil, got, Sum)
+					default: // by messages
+						got, expect = input(seed, r, 100), want(seed, 0, p, 100, input, add)
+						q = StartAllreduce(team, nil, got, Sum)
+					}
+					check := func() error { return equals(fmt.Sprintf("operation %d", i), expect, got) }
+					if own.IntN(3) > 0 {
+						reqs, checks = append(reqs, q), append(checks, check)
+						continue
+					}
+					if err := errors.Join(q.wait(ctx), check()); err != nil {
+						return err
+					}
+				}
+				for i, q := range reqs {
+					if err := errors.Join(q.Wait(ctx), checks[i]()); err != nil {
+						return err
+					}
+				}
+				for range 50 { // blocking calls, which look for flags themselves
+					sum := []int64{int64(r)}
+					if err := errors.Join(Barrier(ctx, team), Allreduce(ctx, team, nil, sum, Sum), equals("sum", []int64{int64(p * (p - 1) / 2)}, sum)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			require.Greater(t, ts[0].t.board.over.Load(), uint64(300), "they were performed by flags")
+		})
+	}
+}
+
+// A rank whose next call is by messages learns that another waits for its line, and so do
+// ranks whose calls have no message to each other.
+func TestFlagsMismatch(t *testing.T) {
+	large := make([]int64, 3000)
+	for name, call := range map[string]func(t *Team) *Request{
+		"messages": func(t *Team) *Request {
+			if t.Rank() == 1 {
+				return StartBcast(t, 0, large) // which waits for rank 0
+			}
+			return StartBarrier(t)
+		},
+		"root": func(t *Team) *Request { return StartBcast(t, t.Rank(), []int64{1}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testutil.Context(t, testutil.Limit)
+			ts := worlds(t, job(t, 2, "shm"))
+			each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byFlags), Barrier(ctx, team)) })
+			each(t, ts, func(_ int, team *Team) error {
+				err := call(team).Wait(ctx)
+				if err == nil {
+					err = StartBarrier(team).Wait(ctx)
+				}
+				if m := (*MismatchError)(nil); !errors.As(err, &m) {
+					return fmt.Errorf("%v", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// Lines that no honest rank writes revoke the team: a number of the future, another call, a
+// call that is none.
+func TestFlagsLies(t *testing.T) {
+	for name, lie := range map[string]func(line []byte, flag uint64){
+		"number": func(line []byte, flag uint64) { onesided.Store64(line[lineFixed-8:], flag+boardOps) },
+		"call": func(line []byte, flag uint64) {
+			call{kind: kindReduce, op: opMax, alg: algFlags}.put(line[8:])
+			onesided.Store64(line[lineFixed-8:], flag)
+		},
+		"no call": func(line []byte, flag uint64) {
+			line[8] = 0xff
+			onesided.Store64(line[lineFixed-8:], flag)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := testutil.Context(t, testutil.Limit)
+			ts := worlds(t, job(t, 2, "shm"))
+			each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byFlags), Barrier(ctx, team)) })
+			b := ts[0].t.board
+			next := b.over.Load() + 1
+			end := (int(next%boardOps)*b.lines + 1) * lineSize
+			lie(b.came[end-lineFixed:end], next)
+			require.ErrorIs(t, Barrier(ctx, ts[0]), ErrRevoked)
+		})
+	}
+}
+
+// Operations by flags end when one is given up, and when a rank is gone: both those that wait
+// for a line and those behind.
+func TestFlagsEnd(t *testing.T) {
+	for name, end := range map[string]func(e *rma.Engine, q *Request) error{
+		"cancel": func(_ *rma.Engine, q *Request) error { q.Cancel(); return nil },
+		"leave":  func(e *rma.Engine, _ *Request) error { return e.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := testutil.Context(t, testutil.Limit)
+			es := job(t, 2, "shm")
+			ts := worlds(t, es)
+			each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byFlags), Barrier(ctx, team)) })
+			first, second := StartBarrier(ts[0]), StartBarrier(ts[0])
+			require.NoError(t, end(es[1], second))
+			require.ErrorIs(t, first.Wait(ctx), ErrRevoked)
+			require.ErrorIs(t, second.Wait(ctx), ErrRevoked)
+			require.True(t, ts[0].t.board.dead.Load())
+			require.Empty(t, ts[0].t.board.queue)
+		})
+	}
+}
+
+// A line arrives long after the last look: the engine finds it.
+func TestFlagsArriveLate(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	each(t, ts, func(r int, team *Team) error {
+		for range 20 {
+			if r == 1 {
+				time.Sleep(3 * time.Millisecond) // sleep: the other rank stops spinning
+			}
+			if err := Barrier(ctx, team); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
