@@ -56,6 +56,7 @@
 //	enums.go                        the library's numbers with names
 //	raw_cgo.go raw_none.go          the crossing, and its twin without cgo
 //	shim_linux.h, shim_linux.c      the C side
+//	zoo.go, zoo_linux.h             a device like another one, only with the tag rma_zoo
 //	abi_linux.h                     the part of libibverbs' binary interface that it uses
 //
 // It imports nothing of the project. Tests that need a device skip without one,

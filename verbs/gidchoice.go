@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -60,6 +61,18 @@ func ChooseGID(table []GIDEntry, index int) (GIDChoice, error) {
 	c.Chosen = table[best]
 	c.Reason = fmt.Sprintf("GID %d: %s; best of %d", c.Chosen.Index, c.Verdicts[best].Reason, len(table))
 	return c, nil
+}
+
+// Candidates returns the usable entries, the best first, and of equal ones the one of the
+// lower index.
+func (c *GIDChoice) Candidates() []GIDEntry {
+	vs := slices.DeleteFunc(slices.Clone(c.Verdicts), func(v GIDVerdict) bool { return v.Score < 0 || v.Index > 255 })
+	slices.SortStableFunc(vs, func(a, b GIDVerdict) int { return b.Score - a.Score })
+	out := make([]GIDEntry, len(vs))
+	for i, v := range vs {
+		out[i] = v.GIDEntry
+	}
+	return out
 }
 
 func indices(table []GIDEntry) string {

@@ -78,6 +78,10 @@ static void *sym(void *h, const char *name, const char *version)
 #endif
 }
 
+#ifdef RMA_ZOO
+#include "zoo_linux.h"
+#endif
+
 int rv_load(const char *file, struct rv_library *l)
 {
 	struct functions f;
@@ -99,6 +103,10 @@ int rv_load(const char *file, struct rv_library *l)
 	ABI_REQUIRED(LOAD)
 	ABI_OPTIONAL(LOAD)
 	ABI_REQUIRED(CHECK)
+#ifdef RMA_ZOO
+	if (!zoo_install(&f, l->text, sizeof l->text))
+		return 1;
+#endif
 	lib = f;
 	return 0; // never closed: providers keep threads and state in it
 }

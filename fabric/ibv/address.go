@@ -12,12 +12,13 @@ import (
 // An address on the wire, little-endian:
 //
 //	 0  magic "RMAi"
-//	 4  version, 1
+//	 4  version, 2
 //	 5  path MTU, as verbs.MTU
 //	 6  reads and atomics answered at once
 //	 7  link layer, as verbs.LinkLayer
 //	 8  LID (2)
-//	10  0 (2)
+//	10  operations that the device lacks: 1 writes with immediate, 2 atomics
+//	11  0
 //	12  GID (16)
 //	28  queue pair number (4)
 //	32  first packet sequence number (4)
@@ -28,7 +29,7 @@ import (
 // makes this side send packets to a wrong destination until PeerTimeout.
 const (
 	addrMagic   = "RMAi"
-	addrVersion = 1
+	addrVersion = 2
 	addrSize    = 40
 )
 
@@ -36,10 +37,24 @@ type address struct {
 	mtu   verbs.MTU
 	reads uint8
 	layer verbs.LinkLayer
+	lacks lacks
 	lid   uint16
 	gid   verbs.GID
 	qpn   uint32
 	psn   uint32
+}
+
+// lacks is the set of operations that a device does not have, for which its endpoints send
+// letters.
+type lacks uint8
+
+const (
+	lacksImm lacks = 1 << iota
+	lacksAtomics
+)
+
+func (x lacks) String() string {
+	return []string{"nothing", "writes with immediate", "atomics", "writes with immediate, atomics"}[x&(lacksImm|lacksAtomics)]
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -49,7 +64,7 @@ func (a *address) append(b []byte) []byte {
 	b = append(b, addrMagic...)
 	b = append(b, addrVersion, byte(a.mtu), a.reads, byte(a.layer))
 	b = binary.LittleEndian.AppendUint16(b, a.lid)
-	b = append(b, 0, 0)
+	b = append(b, byte(a.lacks), 0)
 	b = append(b, a.gid[:]...)
 	b = binary.LittleEndian.AppendUint32(b, a.qpn)
 	b = binary.LittleEndian.AppendUint32(b, a.psn)
@@ -74,12 +89,12 @@ func parseAddress(b []byte) (a address, err error) {
 		return bad("damaged (sum %#x, want %#x)", got, want)
 	}
 	a = address{
-		mtu: verbs.MTU(b[5]), reads: b[6], layer: verbs.LinkLayer(b[7]), lid: binary.LittleEndian.Uint16(b[8:]),
+		lacks: lacks(b[10]), mtu: verbs.MTU(b[5]), reads: b[6], layer: verbs.LinkLayer(b[7]), lid: binary.LittleEndian.Uint16(b[8:]),
 		gid: verbs.GID(b[12:28]), qpn: binary.LittleEndian.Uint32(b[28:]), psn: binary.LittleEndian.Uint32(b[32:]),
 	}
 	switch {
-	case b[10] != 0 || b[11] != 0:
-		return bad("reserved bytes are not zero")
+	case a.lacks > lacksImm|lacksAtomics || b[11] != 0:
+		return bad("reserved bits are not zero")
 	case !a.mtu.Valid():
 		return bad("path MTU %v", a.mtu)
 	case a.reads == 0:

@@ -16,10 +16,11 @@ import (
 
 var golden = address{
 	mtu: verbs.MTU4096, reads: 16, layer: verbs.LinkEthernet, lid: 0x0102,
-	gid: verbs.GID(netip.MustParseAddr("::ffff:10.9.0.1").As16()), qpn: 0x123456, psn: 0xabcdef,
+	lacks: lacksAtomics,
+	gid:   verbs.GID(netip.MustParseAddr("::ffff:10.9.0.1").As16()), qpn: 0x123456, psn: 0xabcdef,
 }
 
-const goldenHex = "524d4169" + "01051002" + "02010000" + "00000000000000000000ffff0a090001" + "56341200" + "efcdab00"
+const goldenHex = "524d4169" + "02051002" + "02010200" + "00000000000000000000ffff0a090001" + "56341200" + "efcdab00"
 
 func TestAddressGoldenBytes(t *testing.T) {
 	b := golden.append([]byte{9})[1:]
@@ -54,6 +55,7 @@ func TestFieldsAreChecked(t *testing.T) {
 	for name, change := range map[string]func(a *address){
 		"mtu 0":            func(a *address) { a.mtu = 0 },
 		"mtu 6":            func(a *address) { a.mtu = 6 },
+		"lacks more":       func(a *address) { a.lacks = 4 },
 		"no reads":         func(a *address) { a.reads = 0 },
 		"management pair":  func(a *address) { a.qpn = 1 },
 		"wide queue pair":  func(a *address) { a.qpn = 1 << 24 },
@@ -72,7 +74,7 @@ func TestFieldsAreChecked(t *testing.T) {
 	_, err := parseAddress(a.append(nil))
 	require.NoError(t, err)
 	future := golden.append(nil)
-	future[4] = 2
+	future[4] = 3
 	_, err = parseAddress(future)
 	require.ErrorContains(t, err, "same release")
 }
@@ -139,10 +141,11 @@ func TestEveryStatusIsTranslated(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	no := false
-	require.False(t, (&Options{LastByteLast: &no}).lastByteLast())
-	require.True(t, (&Options{}).lastByteLast())
+	require.False(t, (&Options{LastByteLast: &no}).lastByteLast(1))
+	require.False(t, (&Options{}).lastByteLast(amazon), "EFA")
+	require.True(t, (&Options{}).lastByteLast(1))
 	t.Setenv("RMA_IBV_LAST_BYTE", "0")
-	require.True(t, (&Options{}).lastByteLast(), "internal/links reads the environment, nobody else")
+	require.True(t, (&Options{}).lastByteLast(1), "internal/links reads the environment, nobody else")
 	for _, o := range []Options{{MTU: 1500}, {MaxReads: 256}, {MaxReads: -1}} {
 		_, err := Open(o)
 		require.ErrorContains(t, err, "want")

@@ -43,7 +43,14 @@ func slow() int {
 	return max(n, 1)
 }
 
-func open2(tb testing.TB) (fabric.Link, fabric.Link) { return open2Of(tb, Options{}) }
+// open2 opens links on the two devices, with what RMA_IBV_LAST_BYTE says of them.
+func open2(tb testing.TB) (fabric.Link, fabric.Link) {
+	var last *bool
+	if os.Getenv("RMA_IBV_LAST_BYTE") == "0" {
+		last = new(bool)
+	}
+	return open2Of(tb, Options{LastByteLast: last})
+}
 
 func open2Of(tb testing.TB, o Options) (fabric.Link, fabric.Link) {
 	da, db := need(tb)

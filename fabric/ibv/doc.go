@@ -51,6 +51,23 @@
 // processor. The specification promises neither, so the capability can be switched off:
 // [Options.LastByteLast], which internal/links sets by RMA_IBV_LAST_BYTE.
 //
+// # What devices lack
+//
+// Open finds out by trying what the device cannot do: pieces and bytes inline by creating
+// queue pairs, writes with immediate and the GID by writing to itself (probe.go). A device
+// without writes with immediate notifies by a message behind the write; a device without
+// atomics asks the peer's Poll for them by messages, one or several atomics at a time with
+// nothing behind them (letter.go), and then has Caps.TargetProgress and Caps.AtomicCPU. If
+// fewer than 8 bytes may be inline, Post copies the payload. All three need registered memory
+// for each endpoint. Connect refuses a peer whose device lacks other operations than this one
+// (fabric.ErrBadAddress), and Open a device without RDMA reads ([ErrNoReads]).
+//
+// The entries of the GID table are tried in the order of verbs.GIDChoice.Candidates, each by
+// a write to this port itself, until one works; this takes at most a second. If none does,
+// the first is used, because not every device sends to itself; Link.Choice has the reasons.
+//
+// make zoo runs the tests on devices like other adapters, see docs/zoo.md.
+//
 // # rdma_rxe
 //
 // SoftRoCE breaks the rules of a reliable connection when packets are lost,
@@ -90,6 +107,8 @@
 //
 //	options.go   Options, choosing device, port and GID; time-outs in the device's encodings
 //	link.go      Link: opening, closing, capabilities
+//	probe.go     finding out what the device can do, and the GID that works
+//	letter.go    what a device lacks, done by messages
 //	region.go    registered memory
 //	address.go   what peers exchange
 //	endpoint.go  one queue pair: creating, connecting, going down

@@ -36,6 +36,8 @@ const (
 	slotMore                       // a piece of a split request, not its last
 	slotCounted                    // in endpoint.reads
 	slotPoison                     // endpoint.cell receives its result
+	slotAsk                        // asks the peer for an atomic, see mailbox
+	slotAnswer                     // answers the peer, not a request of the caller
 )
 
 // Bits of a request's ID at the device: the endpoint's place in Link.eps, the
@@ -80,7 +82,10 @@ type endpoint struct {
 	moved      int64  // time of the last completion, or of the first post; ticks
 	timeout    int64  // the device's time-out, in ticks
 
+	mail *mailbox // nil where the device needs none
+
 	closing   bool // the queue pair has been destroyed
+	room      int  // entries of the completion queue that it may need
 	recvs     int  // receives that the target side keeps posted
 	recvsUsed int  // of these, consumed and to be posted again
 }
@@ -117,8 +122,12 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	}
 	// A request of very many pieces becomes up to chainMax requests of the device.
 	send := max(o.Depth, chainMax)
-	recv := recvDepth(send)
-	if max(send, recv) > l.dev.MaxQPWR {
+	queue, mail := send, l.noImm || l.noAtomics || l.noInline
+	if l.noAtomics {
+		queue += 2 * maxAsks
+	}
+	recv := max(send, min(recvDepth(send), l.dev.MaxQPWR))
+	if max(queue, recv) > l.dev.MaxQPWR {
 		return nil, fmt.Errorf("depth %d: the device has queues of at most %d requests", o.Depth, l.dev.MaxQPWR)
 	}
 	l.mu.Lock()
@@ -126,36 +135,46 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	if l.closed.Load() {
 		return nil, fmt.Errorf("ibv link: %w", fabric.ErrClosed)
 	}
-	if err := l.growCQ(send + recv); err != nil {
+	if err := l.growCQ(queue + recv); err != nil {
 		return nil, err
 	}
-	qp, err := l.pd.CreateQP(verbs.QPOptions{SendCQ: l.cq, MaxSendWR: send, MaxRecvWR: recv, MaxSendSGE: l.caps.MaxSGE, MaxInline: l.caps.MaxInline})
+	qp, err := l.pd.CreateQP(verbs.QPOptions{SendCQ: l.cq, MaxSendWR: queue, MaxRecvWR: recv, MaxSendSGE: l.caps.MaxSGE, MaxInline: l.inline})
 	if err != nil {
 		return nil, err
 	}
-	e := &endpoint{l: l, id: o.ID, qp: qp, opt: o, psn: rand.Uint32() & 0xffffff, recvs: recv, depth: uint32(send), askAt: uint32(max(send/4, 1))}
+	e := &endpoint{l: l, id: o.ID, qp: qp, opt: o, psn: rand.Uint32() & 0xffffff, room: queue + recv, recvs: recv, depth: uint32(send), askAt: uint32(max(send/4, 1))}
 	size := 1
-	for size < send {
+	for size < queue {
 		size *= 2
 	}
 	e.slots = make([]slot, size)
+	fail := func(err error) (*endpoint, error) { return nil, errors.Join(err, qp.Close(), e.mail.close()) }
+	if mail {
+		if e.mail, err = newMailbox(e); err != nil {
+			return fail(err)
+		}
+	}
 	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
-	if l.dev.AtomicCap == verbs.AtomicNone {
+	if l.noAtomics {
 		access &^= verbs.AccessRemoteAtomic
 	}
 	if err := qp.ToInit(l.port, 0, access); err != nil {
-		return nil, errors.Join(err, qp.Close())
+		return fail(err)
 	}
 	e.pick()
 	e.recvsUsed = recv
 	if err := e.postRecvs(make([]verbs.RecvWR, recv)); err != nil {
-		return nil, errors.Join(err, qp.Close())
+		return fail(err)
 	}
 	e.publish()
-	l.cqUsed += send + recv
-	l.reserve.Add(int64(send + recv + 2)) // plus a split and OpDown
+	l.cqUsed += e.room
+	l.reserve.Add(int64(e.room + besides))
 	return e, nil
 }
+
+// besides is the number of completions that an endpoint may have to report at a time besides
+// those of the device: of a split, OpDown, and of atomics that the peer was asked for.
+const besides = 2 + maxAsks
 
 // growCQ makes room for n more entries. Called with mu held.
 func (l *Link) growCQ(n int) error {
@@ -208,7 +227,7 @@ func (l *Link) remove(e *endpoint) {
 // Address implements fabric.Endpoint.
 func (e *endpoint) Address() []byte {
 	a := address{mtu: e.l.mtu, reads: uint8(e.l.opt.MaxReads), layer: e.l.attr.LinkLayer, lid: e.l.attr.LID,
-		gid: e.l.gid.GID, qpn: e.qp.Num(), psn: e.psn}
+		gid: e.l.gid.GID, lacks: e.l.lacks(), qpn: e.qp.Num(), psn: e.psn}
 	return a.append(nil)
 }
 
@@ -231,6 +250,9 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 	if a.layer != l.attr.LinkLayer {
 		return fmt.Errorf("%w: the peer's port is %v, ours %v", fabric.ErrBadAddress, a.layer, l.attr.LinkLayer)
 	}
+	if a.lacks != l.lacks() {
+		return fmt.Errorf("%w: the devices lack different operations: the peer's %v, ours %v: use RMA_FABRIC=tcp between them", fabric.ErrBadAddress, a.lacks, l.lacks())
+	}
 	if a.qpn == e.qp.Num() && a.gid == l.gid.GID && a.lid == l.attr.LID {
 		return fmt.Errorf("%w: it is the endpoint's own", fabric.ErrBadAddress)
 	}
@@ -249,8 +271,7 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 		PathMTU: min(l.mtu, a.mtu), DestQPN: a.qpn, RQPSN: a.psn, SQPSN: e.psn,
 		MaxReadsDest: uint8(l.opt.MaxReads), MaxReads: uint8(min(l.opt.MaxReads, int(a.reads))),
 		MinRNRTimer: rnrTimer(e.opt.PeerTimeout), Timeout: retries(e.opt.PeerTimeout), RetryCount: maxRetries, RNRRetry: 6,
-		AH: verbs.AHAttr{DGID: a.gid, DLID: a.lid, SGIDIndex: uint8(l.gid.Index), HopLimit: 64, Port: uint8(l.port),
-			Global: a.layer == verbs.LinkEthernet || a.lid == 0},
+		AH: l.route(l.gid, a.gid, a.lid),
 	}
 	if err := e.qp.ToRTR(attr); err != nil {
 		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) {
@@ -298,6 +319,15 @@ func (e *endpoint) down(c fabric.Completion, fail uint32, isSlot bool) {
 		return
 	}
 	c.EP = e.id
+	if isSlot && e.slots[fail&e.mask()].flags&slotAnswer != 0 {
+		isSlot = false
+		c.Op = fabric.OpDown
+	}
+	if isSlot && e.slots[fail&e.mask()].flags&slotAsk != 0 && len(e.mail.asks) > 0 {
+		e.head = fail + 1
+		e.mail.refuse(c)
+		return
+	}
 	if isSlot {
 		// A failed piece fails its request.
 		for e.slots[fail&e.mask()].flags&slotMore != 0 && fail+1 != e.tail {
@@ -308,12 +338,20 @@ func (e *endpoint) down(c fabric.Completion, fail uint32, isSlot bool) {
 		if s.flags&slotMore != 0 {
 			e.dropSplit() // only this endpoint's requests have pieces left
 		}
-		e.setErr(fmt.Errorf("%w: %w", fabric.ErrDown, c.Err()))
+		e.setErr(errDown(c))
 		e.l.push(c)
 		e.head = fail + 1
 	} else {
-		e.setErr(fmt.Errorf("%w: %w", fabric.ErrDown, c.Err()))
+		e.setErr(errDown(c))
 	}
+	finish(e, c)
+}
+
+func errDown(c fabric.Completion) error { return fmt.Errorf("%w: %w", fabric.ErrDown, c.Err()) }
+
+// finish stops the device for e and reports what is outstanding, then that e is down because
+// of c.
+func finish(e *endpoint, c fabric.Completion) {
 	// A failure here has no remedy; usually the queue pair is in the error state already.
 	_ = e.qp.ToErr()
 	e.flush()
@@ -329,6 +367,7 @@ func (e *endpoint) flush() {
 			e.l.push(fabric.Completion{ID: s.id, EP: e.id, Op: s.op, Status: fabric.StatusFlushed})
 		}
 	}
+	e.mail.flush()
 	if w := &e.split.wr; e.dropSplit() && w.Flags&fabric.FlagSignaled != 0 {
 		e.l.push(fabric.Completion{ID: w.ID, EP: e.id, Op: w.Op, Status: fabric.StatusFlushed})
 	}
@@ -358,9 +397,9 @@ func (e *endpoint) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(e)
-	l.cqUsed -= int(e.depth) + e.recvs
-	l.giveBack += int(e.depth) + e.recvs + 2
-	return nil
+	l.cqUsed -= e.room
+	l.giveBack += e.room + besides
+	return e.mail.close()
 }
 
 // postRecvs reposts the consumed receives. wrs is scratch space.
@@ -369,6 +408,9 @@ func (e *endpoint) postRecvs(wrs []verbs.RecvWR) error {
 		k := min(e.recvsUsed, len(wrs))
 		for i := range k {
 			wrs[i] = verbs.RecvWR{ID: idRecv | e.tag}
+			if e.mail != nil {
+				wrs[i] = e.mail.receive(idRecv | e.tag)
+			}
 		}
 		n, err := e.qp.PostRecv(wrs[:k])
 		e.recvsUsed -= n

@@ -20,7 +20,10 @@ func isAtomic(op fabric.Op) bool { return op == fabric.OpFetchAdd || op == fabri
 // guarded connection the device completes every request by itself, and on other connections
 // of rdma_rxe every read and atomic.
 func (e *endpoint) held(w *fabric.WR) bool {
-	if e.guarded && isAtomic(w.Op) {
+	if e.mail.crowded(w) {
+		return true
+	}
+	if e.guarded && isAtomic(w.Op) && !e.l.noAtomics {
 		return e.tail != e.head
 	}
 	return e.reads != 0 && w.Flags&fabric.FlagFence != 0
@@ -85,15 +88,7 @@ func (e *endpoint) completed(s *slot) {
 // poison fills the local piece of an atomic with a random value that its result is unlikely
 // to equal. It leaves pieces alone that the device will refuse.
 func (e *endpoint) poison(w *fabric.WR, s *slot) {
-	p := &w.Local[0]
-	e.l.mu.Lock()
-	for r := range e.l.regions {
-		if off := p.Addr - r.key.Addr; r.lkey == p.LKey && off < r.key.Len && r.key.Len-off >= 8 && rights(r.access)&verbs.AccessLocalWrite != 0 {
-			e.cell = r.mem[off:][:8:8]
-			break
-		}
-	}
-	e.l.mu.Unlock()
+	e.cell = e.l.cellOf(w.Local[0])
 	if e.cell != nil {
 		s.flags |= slotPoison
 		e.before = binary.NativeEndian.Uint64(e.cell)

@@ -35,6 +35,9 @@ const (
 // more endpoint. Use smaller depths, or a second link.
 var ErrTooManyEndpoints = errors.New("too many endpoints")
 
+// ErrNoReads says that a device serves no RDMA reads, which the engine cannot do without.
+var ErrNoReads = errors.New("the device serves no RDMA reads (max_qp_rd_atom, max_qp_init_rd_atom)")
+
 // Link is an RDMA port. It implements fabric.Link.
 type Link struct {
 	place
@@ -42,6 +45,11 @@ type Link struct {
 	caps fabric.Caps
 	mtu  verbs.MTU
 	soft bool // a software device, rdma_rxe: see the package comment
+
+	noImm     bool // the device has no writes with immediate: letters instead
+	noAtomics bool // the device has no atomics: letters instead
+	inline    int  // bytes that the device takes inline
+	noInline  bool // the device takes too little inline: the payload is copied, see mailbox
 
 	pd   *verbs.PD
 	ch   *verbs.CompChannel
@@ -97,7 +105,11 @@ func (l *Link) setup() (err error) {
 	if l.opt.MaxReads == 0 {
 		l.opt.MaxReads = DefaultMaxReads
 	}
-	l.opt.MaxReads = max(1, min(l.opt.MaxReads, l.dev.MaxReadInitiate, l.dev.MaxReadTarget))
+	l.opt.MaxReads = min(l.opt.MaxReads, l.dev.MaxReadInitiate, l.dev.MaxReadTarget)
+	if l.opt.MaxReads < 1 {
+		return fmt.Errorf("%w: %w: limits %d to the peer, %d from it", fabric.ErrNotSupported, ErrNoReads, l.dev.MaxReadInitiate, l.dev.MaxReadTarget)
+	}
+	l.noAtomics = l.dev.AtomicCap == verbs.AtomicNone
 	l.soft = l.dev.VendorID == 0xffffff // IB_OPENIB_OUI, of rxe and siw
 	if l.pd, err = l.ctx.AllocPD(); err != nil {
 		return err
@@ -105,12 +117,14 @@ func (l *Link) setup() (err error) {
 	if l.ch, err = l.ctx.CreateCompChannel(); err != nil {
 		return err
 	}
-	if l.cq, err = l.ctx.CreateCQ(min(firstCQ, l.dev.MaxCQE), l.ch); err != nil {
+	if err := l.createCQ(); err != nil {
 		return err
 	}
 	if err := l.probe(); err != nil {
 		return err
 	}
+	l.chooseGID()
+	l.setCaps()
 	if l.epfd, err = joinFDs(l.ch.FD(), l.ctx.AsyncFD()); err != nil {
 		return err
 	}
@@ -119,49 +133,22 @@ func (l *Link) setup() (err error) {
 	return nil
 }
 
-// probe determines the limits of endpoints by creating a queue pair.
-func (l *Link) probe() error {
-	sge := min(l.dev.MaxSGE, maxSGE)
-	if l.dev.MaxSGERead > 0 {
-		sge = min(sge, l.dev.MaxSGERead)
-	}
-	inline := wantInline
-	var qp *verbs.QP
-	for {
-		var err error
-		qp, err = l.pd.CreateQP(verbs.QPOptions{SendCQ: l.cq, MaxSendWR: chainMax, MaxRecvWR: chainMax, MaxSendSGE: sge, MaxInline: inline})
-		if err == nil {
-			break
-		}
-		switch { // devices do not report which of the two is too large
-		case inline >= 64:
-			inline /= 2
-		case sge > 4:
-			inline, sge = wantInline, sge/2
-		default:
-			return err
-		}
-	}
-	c := qp.Cap()
-	if err := qp.Close(); err != nil {
-		return err
-	}
-	l.caps = fabric.Caps{
-		MaxSGE:       min(c.MaxSendSGE, sge),
-		MaxInline:    min(c.MaxInline, inline),
-		MaxMessage:   uint64(l.attr.MaxMessage),
-		MaxReads:     l.opt.MaxReads,
-		LastByteLast: l.opt.lastByteLast(),
-		AtomicCPU:    l.dev.AtomicCap == verbs.AtomicGlobal,
-	}
-	return nil
-}
-
 // Name implements fabric.Link.
 func (l *Link) Name() string { return "ibv" }
 
 // Caps implements fabric.Link.
 func (l *Link) Caps() fabric.Caps { return l.caps }
+
+// lacks returns the operations that the device does not have.
+func (l *Link) lacks() (x lacks) {
+	if l.noImm {
+		x |= lacksImm
+	}
+	if l.noAtomics {
+		x |= lacksAtomics
+	}
+	return x
+}
 
 // Choice describes the device, port and GID that the link uses, and the reason.
 func (l *Link) Choice() string { return l.choice }

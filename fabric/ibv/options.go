@@ -31,7 +31,8 @@ type Options struct {
 	// together with the limits of device and peer. 0: DefaultMaxReads.
 	MaxReads int
 
-	// LastByteLast overrides Caps.LastByteLast, see the package comment. nil: true.
+	// LastByteLast overrides Caps.LastByteLast, see the package comment. nil: true,
+	// except on devices known to break it.
 	LastByteLast *bool
 
 	// Guard says whether connections are guarded against the defects of rdma_rxe on a network
@@ -55,10 +56,18 @@ type place struct {
 	attr   verbs.PortAttr
 	gid    verbs.GIDEntry
 	choice string
+
+	candidates []verbs.GIDEntry // for gid, the best first
 }
 
-func (o *Options) lastByteLast() bool {
-	return o.LastByteLast == nil || *o.LastByteLast
+// amazon is the vendor of EFA, whose packets take several paths at once.
+const amazon = 0x1d0f
+
+func (o *Options) lastByteLast(vendor uint32) bool {
+	if o.LastByteLast != nil {
+		return *o.LastByteLast
+	}
+	return vendor != amazon
 }
 
 // open finds a suitable device and port.
@@ -150,7 +159,10 @@ func (o *Options) try(d verbs.Device) (*place, error) {
 			why = append(why, fmt.Sprintf("%s port %d: GID index %d cannot be expressed", d.Name, p.port, c.Chosen.Index))
 			continue
 		}
-		p.gid = c.Chosen
+		p.gid, p.candidates = c.Chosen, []verbs.GIDEntry{c.Chosen}
+		if index < 0 {
+			p.candidates = c.Candidates()
+		}
 		p.choice = fmt.Sprintf("device %s port %d, %s", d.Name, p.port, c.Reason)
 		return p, nil
 	}

@@ -102,6 +102,9 @@ func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 		return false
 	}
 	e := eps[idx]
+	if w.ID&idRecv == 0 && w.Op == verbs.WCRecvWithImm && w.Status == verbs.WCSuccess {
+		return l.unsolicited(eps, w, c)
+	}
 	if e == nil || e.gen != w.ID>>idGenShift&idGenMask {
 		return false // of an endpoint closed meanwhile
 	}
@@ -130,6 +133,7 @@ func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 	}
 	e.head = seq + 1
 	e.completed(s)
+	e.mail.settle()
 	if s.flags&(slotSignaled|slotMore) != slotSignaled {
 		return false
 	}
@@ -152,14 +156,34 @@ func (e *endpoint) received(w *verbs.WC, c *fabric.Completion, refill bool) bool
 		return false
 	}
 	e.recvsUsed++
-	if refill && e.recvsUsed >= min(e.recvs/4, len(e.l.rwrs)) {
+	set := true
+	if w.Op == verbs.WCRecv && w.Flags&verbs.WCWithImm == 0 {
+		// Without content it is an empty request, see endpoint.soften.
+		set = w.ByteLen > 0 && e.mail.opened(w, c)
+	} else {
+		*c = fabric.Completion{EP: e.id, Op: fabric.OpNotify, Imm: w.Imm(), Bytes: w.ByteLen}
+	}
+	e.mail.emptied(w)
+	if refill && e.recvsUsed >= min(e.recvs/4, len(e.l.rwrs)) && e.state.Load() == stConnected {
 		e.repost()
 	}
-	if w.Op == verbs.WCRecv && w.Flags&verbs.WCWithImm == 0 {
-		return false // an empty request, see endpoint.soften
+	return set
+}
+
+// unsolicited processes the completion of a peer's write with immediate that took no
+// receive, as on devices that need none for them: only the queue pair tells the endpoint.
+func (l *Link) unsolicited(eps []*endpoint, w *verbs.WC, c *fabric.Completion) bool {
+	for _, e := range eps {
+		if e == nil || e.qp.Num() != w.QPN || e.closing {
+			continue
+		}
+		if s := e.state.Load(); s == stDown || s == stClosed {
+			return false
+		}
+		*c = fabric.Completion{EP: e.id, Op: fabric.OpNotify, Imm: w.Imm(), Bytes: w.ByteLen}
+		return true
 	}
-	*c = fabric.Completion{EP: e.id, Op: fabric.OpNotify, Imm: w.Imm(), Bytes: w.ByteLen}
-	return true
+	return false
 }
 
 // repost replenishes the receives.

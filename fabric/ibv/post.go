@@ -98,13 +98,29 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 				return m, false, e.tooMany(m, w)
 			}
 		}
-		if e.depth-(e.tail-e.head) < uint32(pieces) {
+		if l.noInline && w.Flags&fabric.FlagInline != 0 {
+			pieces = 1
+		}
+		slots := pieces
+		letter := e.mail.carries(w)
+		if letter {
+			if slots++; isAtomic(w.Op) || len(list) == 0 {
+				pieces, slots = 0, 1
+			}
+		}
+		if slots > chainMax {
+			return m, false, e.tooMany(m, w)
+		}
+		if used := e.tail - e.head; used >= e.depth || e.depth-used < uint32(slots) {
 			return m, true, nil
 		}
-		if l.staged+pieces > chainMax {
+		if l.staged+slots > chainMax {
 			return m, false, nil
 		}
-		e.stage(w, list, pieces)
+		e.stage(w, list, pieces, letter)
+		if letter {
+			e.mail.stage(w)
+		}
 	}
 	return m, false, nil
 }
@@ -133,8 +149,8 @@ func (e *endpoint) compact(list []fabric.SGE) []fabric.SGE {
 	return free[:k:k]
 }
 
-// stage appends w, in pieces, to the chain and takes slots for it.
-func (e *endpoint) stage(w *fabric.WR, list []fabric.SGE, pieces int) {
+// stage appends w, in pieces, to the chain and takes slots for it. more: a letter follows.
+func (e *endpoint) stage(w *fabric.WR, list []fabric.SGE, pieces int, more bool) {
 	l := e.l
 	remote := w.RemoteAddr
 	for ; pieces > 0; pieces-- {
@@ -152,10 +168,14 @@ func (e *endpoint) stage(w *fabric.WR, list []fabric.SGE, pieces int) {
 		switch w.Op {
 		case fabric.OpWrite:
 			d.Op = verbs.OpWrite
-			if w.Flags&fabric.FlagInline != 0 {
+			switch {
+			case w.Flags&fabric.FlagInline == 0:
+			case l.noInline:
+				d.SGL = e.mail.hold(int((e.tail-1)&e.mask()), list)
+			default:
 				d.Flags |= verbs.SendInline
 			}
-			if w.Flags&fabric.FlagNotify != 0 && pieces == 1 {
+			if w.Flags&fabric.FlagNotify != 0 && pieces == 1 && !more {
 				d.Op, d.Imm = verbs.OpWriteWithImm, w.Imm
 			}
 		case fabric.OpRead:
@@ -173,7 +193,7 @@ func (e *endpoint) stage(w *fabric.WR, list []fabric.SGE, pieces int) {
 		if w.Flags&fabric.FlagSignaled != 0 {
 			s.flags |= slotSignaled
 		}
-		if pieces > 1 {
+		if pieces > 1 || more {
 			s.flags |= slotMore
 			for i := range part {
 				remote += uint64(part[i].Len)

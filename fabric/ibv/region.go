@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/softlink"
 	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/verbs"
 )
@@ -55,7 +56,11 @@ func (l *Link) register(mem []byte, access fabric.Access) (*region, error) {
 	if l.closed.Load() {
 		return nil, fmt.Errorf("register %d bytes: ibv link: %w", len(mem), fabric.ErrClosed)
 	}
-	mr, err := l.pd.Register(mem, rights(access))
+	may := rights(access)
+	if l.noAtomics {
+		may &^= verbs.AccessRemoteAtomic // the device would refuse it
+	}
+	mr, err := l.pd.Register(mem, may)
 	if err != nil {
 		return nil, err
 	}
@@ -104,4 +109,33 @@ func (r *region) Close() error {
 		return nil
 	}
 	return offheap.Free(r.mem, offheap.Regions)
+}
+
+// execute executes an atomic on a region of this side, if its key allows it.
+func (l *Link) execute(x *letter) (old uint64, ok bool) {
+	l.mu.Lock() // a region that is closed meanwhile stays
+	defer l.mu.Unlock()
+	for r := range l.regions {
+		off := x.addr - r.key.Addr
+		if r.key.RKey != x.key || r.access&fabric.AccessRemoteAtomic == 0 || x.addr%8 != 0 || off >= r.key.Len || r.key.Len-off < 8 {
+			continue
+		}
+		if x.kind == letterFetchAdd {
+			return softlink.FetchAdd(x.addr, x.operand), true
+		}
+		return softlink.CompareSwap(x.addr, x.compare, x.operand), true
+	}
+	return 0, false
+}
+
+// cellOf returns the memory of an atomic's local piece, nil if the device would refuse it.
+func (l *Link) cellOf(p fabric.SGE) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.regions {
+		if off := p.Addr - r.key.Addr; r.lkey == p.LKey && off < r.key.Len && r.key.Len-off >= 8 && rights(r.access)&verbs.AccessLocalWrite != 0 {
+			return r.mem[off:][:8:8]
+		}
+	}
+	return nil
 }

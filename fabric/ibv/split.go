@@ -146,6 +146,9 @@ func (e *endpoint) giveBack(n uint32) {
 		e.tail--
 		s := &e.slots[e.tail&e.mask()]
 		e.uncount(s)
+		if s.flags&slotAsk != 0 {
+			e.mail.asks = e.mail.asks[:len(e.mail.asks)-1]
+		}
 		if s.flags&slotPoison != 0 {
 			e.cure()
 		}

@@ -28,6 +28,10 @@ var testSettings = []Setting{
 		What: "factor by which this machine is slower than a real one: fewer repetitions, longer time-outs", Where: "fabric/ibv", Since: "0.1",
 	},
 	{
+		Env: "RMA_ZOO", Group: Tests, Type: Type{Kind: Text}, Else: "the device as it is", EnvOnly: true,
+		What: "limits and habits that RDMA devices are given, in builds with the tag `rma_zoo` only ([zoo.md](zoo.md)); set by the harness", Where: "verbs", Since: "0.2",
+	},
+	{
 		Env: "RMA_SOFTROCE", Group: Tests, Type: Type{Kind: Enum, Values: []string{"native", "qemu", "uml"}}, Else: "outside the harness", EnvOnly: true,
 		What: "kind of machine in which the harness runs the program; set by the harness", Where: "tests/softroce", Since: "0.1",
 	},

@@ -18,6 +18,7 @@ const usage = `softroce runs programs on real SoftRoCE, in a virtual machine if 
 
   softroce run [flags] -- program [args...]   run a program of this host inside
   softroce suite [flags] [packages...]        build and run the project's device tests
+  softroce zoo [flags]                        the link's tests on devices like other adapters
   softroce perftest [flags]                   Debian's perftest beside rmabench, in one boot
   softroce build -vm qemu|uml                 download or build the kernel now
   softroce doctor                             show what works here and what is missing
@@ -70,6 +71,8 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		return cmdRun(ctx, opt)
 	case "suite":
 		return cmdSuite(ctx, args)
+	case "zoo":
+		return cmdZoo(ctx, args)
 	case "perftest":
 		return cmdPerf(ctx, args)
 	case insidePerf:
