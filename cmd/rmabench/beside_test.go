@@ -116,7 +116,8 @@ func TestBesideUsageErrors(t *testing.T) {
 		"rendezvous --format csv": "want table", "rendezvous 8": "unexpected argument", "rendezvous --window -1": "positive",
 		"switch --fabric pigeon": "want auto", "switch -n 0": "want 1 to", "switch --batches=": "invalid argument", "switch -n 1000": "want 1 to", "switch --rounds 0": "positive", "switch --max 4": "want 8", "switch --max 8,16": "one size", "switch --max x": "not a size", "switch --format xml": "want table",
 		"overlap --fabric pigeon": "want auto", "overlap --op swap": "want [message put get]", "overlap --who nobody": "want [sender", "overlap --sizes 0": "zero", "overlap --ratios 0": "ratio", "overlap --rounds 0": "rounds", "overlap --format csv": "want table", "overlap --peers lam --fabric shm": "want some of openmpi", "overlap --peers openmpi": "want shm or tcp",
-		"reactivity --op put": "want [get", "reactivity --goroutines -1": "goroutines", "threads --beside sleeps": "want [signals", "threads --time 0s": "rounds of 0s", "threads 8": "unexpected argument",
+		"reactivity --op put": "want [get", "reactivity --goroutines -1": "goroutines", "threads --beside sleeps": "want [signals", "threads --time 0s": "rounds of 0s", "threads 8": "unexpected argument", "threads --peers openmpi": "want shm or tcp",
+		"concurrent --beside swaps": "want [messages", "concurrent --sizes 0": "zero", "concurrent --streams 1024 --sizes 2M": "1 GiB", "concurrent --peers lam --fabric shm": "want some of openmpi",
 		"load --op swap": "want [put-signal", "load --busy -1": "goroutines", "load --spin 0": "want default", "load --spin fast": "want default",
 		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --through air": "want engine or channel", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
 		"compare --rounds 0": "positive", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
@@ -128,9 +129,9 @@ func TestBesideUsageErrors(t *testing.T) {
 	}
 }
 
-// The commands overlap, reactivity, threads and load write a line for each point, as a table and as JSON.
+// The commands overlap, reactivity, threads, concurrent and load write a line for each point, as a table and as JSON.
 func TestBusyRanksOverRealProcesses(t *testing.T) {
-	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1 --op message,get", "reactivity --op get,handler --goroutines 0", "threads --beside signals --goroutines 2", "load --op get --busy 1 --spin default,-1"} {
+	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1 --op message,get", "reactivity --op get,handler --goroutines 0", "threads --beside signals --goroutines 2", "concurrent --beside puts --sizes 64K --streams 1", "load --op get --busy 1 --spin default,-1"} {
 		for _, fabric := range fabrics {
 			words := append(strings.Fields(args), "--fabric", fabric, "--rounds", "1", "--time", "1ms")
 			code, out, errs := rmabench(t, append(words, "--format", "json")...)
@@ -149,22 +150,23 @@ func TestBusyRanksOverRealProcesses(t *testing.T) {
 	}
 }
 
-// overlap --peers measures every library in each round, and names it.
+// With --peers every library is measured in each round, and named.
 func TestOverlapOfPeers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts other libraries' programs")
 	}
-	code, out, errs := rmabench(t, "overlap", "--fabric", "shm", "--sizes", "64K", "--who", "both", "--ratios", "1", "--rounds", "2", "--time", "1ms",
-		"--peers", "openmpi", "--format", "json")
-	if code == exitMissing {
-		t.Skip(errs)
+	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1", "reactivity --op get --goroutines 0"} {
+		code, out, errs := rmabench(t, append(strings.Fields(args), "--fabric", "shm", "--rounds", "2", "--time", "1ms", "--peers", "openmpi", "--format", "json")...)
+		if code == exitMissing {
+			t.Skip(errs)
+		}
+		require.Equal(t, exitOK, code, errs)
+		var names []string
+		for _, r := range jsonLines[overlap.Result](t, out) {
+			names = append(names, strconv.Itoa(r.Round)+r.Library)
+		}
+		require.Equal(t, []string{"0", "0openmpi", "1", "1openmpi"}, names)
 	}
-	require.Equal(t, exitOK, code, errs)
-	var names []string
-	for _, r := range jsonLines[overlap.Result](t, out) {
-		names = append(names, strconv.Itoa(r.Round)+r.Library)
-	}
-	require.Equal(t, []string{"0", "0openmpi", "1", "1openmpi"}, names)
 }
 
 func TestSwitchOverRealProcesses(t *testing.T) {

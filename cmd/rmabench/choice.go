@@ -17,6 +17,8 @@ import (
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/jobenv"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/settings"
 )
 
 // opFlag is --op of choice and explain.
@@ -118,7 +120,7 @@ has allocated.`,
 	}
 	f.common(cmd)
 	f.opFlag(cmd)
-	f.tableFlag(cmd, "compare with this table of modes as well")
+	f.tableFlag(cmd, "compare with this table of modes as well, by default that of the settings")
 	fl := cmd.Flags()
 	fl.StringVar(&f.grid, "grid", "default", "default, small, or a file")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random sizes")
@@ -167,7 +169,7 @@ operation that is predicted for every algorithm, the fastest first.`,
 	}
 	f.common(cmd)
 	f.opFlag(cmd)
-	f.tableFlag(cmd, "plan by this table of modes, and name the rows that decide")
+	f.tableFlag(cmd, "plan by this table of modes, by default that of the settings, and name the rows that decide")
 	fl := cmd.Flags()
 	fl.StringVar(&f.batch, "batch", "", "messages or pieces, such as 64x128,2x1M: 64 of 128 bytes, then 2 of 1 MiB")
 	fl.StringVar(&f.coll, "coll", "", "a collective operation instead of a batch, such as allreduce, bcast or alltoall")
@@ -192,6 +194,15 @@ func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Reques
 	}
 	if err := own(&req); err != nil {
 		return req, err
+	}
+	if !changed("table") && req.Coll == "" && !req.Ablate && !req.Mixing && !req.Pieces() {
+		v, err := settings.Environment()
+		if err == nil {
+			req.Table, err = links.TableOf(v)
+		}
+		if req.Ambient = true; err != nil {
+			return req, err
+		}
 	}
 	return req, req.Check()
 }

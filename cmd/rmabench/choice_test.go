@@ -226,6 +226,27 @@ func TestTableOverRealProcesses(t *testing.T) {
 	require.Contains(t, errs, `"tcp:*=eager" has no section for shm`)
 }
 
+// Without --table, the table of the settings decides, if it has a section for the link.
+func TestTableOfSettings(t *testing.T) {
+	explain := func(table string) (code int, x choice.Explanation, errs string) {
+		t.Setenv("RMA_MODE_TABLE", table)
+		code, out, errs := rmabench(t, "explain", "--batch", "4x64", "--fabric", "shm", "--time", "5ms", "--rounds", "3", "--sampling", "20ms", "--calibration", "20ms", "--format", "json")
+		if code == exitOK {
+			require.NoError(t, json.Unmarshal([]byte(out), &x))
+		}
+		return code, x, errs
+	}
+	code, x, errs := explain("shm:64=gather")
+	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, []logp.Row{{Number: 1, Rule: "64=gather", Messages: 4}}, x.Rows)
+	code, x, errs = explain("tcp:64=gather")
+	require.Equal(t, exitOK, code, errs)
+	require.Empty(t, x.Rows)
+	code, _, errs = explain("64=swift")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, `RMA_MODE_TABLE="64=swift"`)
+}
+
 func TestMixingOverRealProcesses(t *testing.T) {
 	t.Parallel()
 	code, out, errs := rmabench(t, "ablate", "--mixing", "--fabric", "shm", "--grid", tinyGrid(t), "--seeds", "2", "--time", "5ms", "--rounds", "3",

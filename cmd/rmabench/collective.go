@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/collective"
+	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/settings"
 )
@@ -25,6 +26,8 @@ type collFlags struct {
 	sizes, form string
 	file        string
 	choice      bool
+	peers       []string
+	plot        bool
 	quiet       bool
 }
 
@@ -34,9 +37,19 @@ func collCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "coll", Short: "Measure the latency of collective operations, or the choice of their algorithms", Args: noArgs,
 		Long: `Measure collective operations of package coll among ranks that this command starts on
-this host: each rank calls an operation many times without a pause. The table shows the
-mean time of a call, averaged over the ranks, and that of the slowest rank: medians over
-the rounds. RMA_COLL_ALGORITHM forces algorithms.
+this host, as the OSU micro-benchmarks do: all ranks call an operation many times, with a
+barrier between calls that is not timed. The table shows the mean time of a call, averaged
+over the ranks, and that of the slowest rank: medians over the rounds. The results of each
+operation are checked. RMA_COLL_ALGORITHM forces algorithms.
+
+With --peers, measure MPI libraries as well, operation by operation in turn, by a program
+that is compiled with their mpicc and makes the same series. The ratio is the time of the
+library over that of rma, the median of the rounds; above 1, rma is ahead. Libraries that
+are not installed are named and left out. mpich-async is MPICH with MPICH_ASYNC_PROGRESS=1.
+There may be more ranks than processors: rma and Open MPI yield the processor then, while
+Debian's MPICH polls until its time slice ends.
+--format json writes a line for each library (op, size, ranks, fabric, us, max_us, and
+peer, ratio, ratio_min, ratio_max of a peer).
 
 With --choice, measure each operation by every algorithm and by the automatic choice, in
 turns within one job, and compare the times with each other and with the predictions:
@@ -50,6 +63,7 @@ algorithm, predicted_us, us, chosen, best, regret, rounds_us, …) and one for t
 choice (algorithm auto), and at last a summary.`,
 		Example: `  rmabench coll --ranks 4
   rmabench coll --ops barrier,allreduce --sizes 8:1M --ranks 2 --fabric tcp
+  rmabench coll --ops allreduce,alltoall --sizes 64K:4M --ranks 2,8 --fabric shm --peers openmpi,mpich --plot
   RMA_COLL_ALGORITHM=allreduce=ring rmabench coll --ops allreduce --sizes 1M --ranks 8 --format json
   rmabench coll --choice --ops allreduce,bcast --sizes 8,4K,1M --ranks 2,4,8 --fabric shm`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -83,7 +97,9 @@ choice (algorithm auto), and at last a summary.`,
 	fl.IntVar(&f.req.Rounds, "rounds", 3, fmt.Sprintf("number of repetitions of everything, in turn (with --choice: default %d)", collective.ChoiceRounds))
 	fl.DurationVar(&f.req.Time, "time", 50*time.Millisecond, fmt.Sprintf("time per series of a point (with --choice: default %v)", collective.ChoiceTime))
 	fl.BoolVar(&f.choice, "choice", false, "compare the automatic choice with every algorithm, measured and predicted")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress of --choice on standard error")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	fl.StringSliceVar(&f.peers, "peers", nil, "libraries to measure in turn, over shm or tcp: "+strings.Join(compare.MPINames(), ", "))
+	fl.BoolVar(&f.plot, "plot", false, "draw the ratios to the peers as bars")
 	fl.StringVar(&f.form, "format", "table", "table, or json: one object per line")
 	fl.StringVar(&f.file, "out", "", "write results to this file instead of standard output, at the end")
 	return cmd
@@ -96,6 +112,12 @@ func (f *collFlags) requests() (reqs []collective.Request, err error) {
 	}
 	if f.req.Sizes, err = bench.ParseSizes(f.sizes); err != nil {
 		return nil, err
+	}
+	switch {
+	case f.choice && len(f.peers) > 0:
+		return nil, errors.New("--peers: not with --choice")
+	case f.plot && (len(f.peers) == 0 || f.form != "table"):
+		return nil, errors.New("--plot: want --peers and --format table")
 	}
 	if len(f.ranks) == 0 {
 		return nil, errors.New("--ranks: want a number")
@@ -120,22 +142,118 @@ func (f *collFlags) requests() (reqs []collective.Request, err error) {
 
 // measure measures latencies and writes them.
 func (f *collFlags) measure(ctx context.Context, s streams, reqs []collective.Request) (err error) {
-	var rs []collective.Result
+	peers, close, err := f.libraries(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer close()
+	steps := 0
+	for i := range reqs {
+		steps += len(reqs[i].Ops) * f.req.Rounds * (1 + len(peers))
+	}
+	p := newProgress(f.bar(s), steps)
+	var all collective.Beside
+	var failed error
+	left := slices.Clone(peers)
 	for _, req := range reqs {
-		if err := session.CollectiveLocal(ctx, req, s.err, func(r collective.Result) error { rs = append(rs, r); return nil }); err != nil {
-			return err
+		if failed = errors.Join(failed, f.inTurn(ctx, s, req, &left, p, all.Add)); ctx.Err() != nil {
+			break
 		}
+	}
+	p.close(failed == nil)
+	rs := all.Results()
+	if len(rs) == 0 || ctx.Err() != nil {
+		return failed
 	}
 	out, commit := output(s, f.file)
 	if f.form == "json" {
-		enc := json.NewEncoder(out)
-		for _, r := range rs {
-			err = errors.Join(err, enc.Encode(r))
-		}
-	} else {
-		err = collective.WriteText(out, rs)
+		err = bench.WriteLines(out, rs)
+	} else if err = collective.WriteText(out, rs); err == nil && f.plot {
+		err = plotRatios(out, rs)
 	}
-	return errors.Join(err, commit())
+	return errors.Join(err, commit(), failed) // what was measured is kept
+}
+
+// bar returns where progress is shown, nil if nowhere.
+func (f *collFlags) bar(s streams) io.Writer {
+	if f.quiet {
+		return nil
+	}
+	return s.err
+}
+
+// libraries returns the programs of the peers. Those that are not installed are named, and left
+// out. close removes the programs.
+func (f *collFlags) libraries(ctx context.Context, s streams) (peers []*compare.Collective, close func(), err error) {
+	close = func() {
+		for _, c := range peers {
+			_ = c.Close() // temporary files
+		}
+	}
+	for _, name := range f.peers {
+		c, err := compare.NewCollective(ctx, f.req.Fabric, name)
+		switch {
+		case err == nil:
+			peers = append(peers, c)
+		case errors.Is(err, compare.ErrMissing):
+			fmt.Fprintf(s.err, "rmabench: left out: %v\n", err)
+		case errors.Is(err, compare.ErrPeer), errors.Is(err, compare.ErrFabric):
+			close()
+			return nil, nil, usage(fmt.Errorf("--peers: %w", err))
+		default:
+			close()
+			return nil, nil, err
+		}
+	}
+	return peers, close, nil
+}
+
+// inTurn measures each operation of req by this library and by each peer, round by round. A peer
+// that fails is left out from then on.
+func (f *collFlags) inTurn(ctx context.Context, s streams, req collective.Request, peers *[]*compare.Collective, p *progress, add func(...collective.Result)) error {
+	one := req
+	one.Rounds = 1
+	var failed error
+	for round := range req.Rounds {
+		for _, op := range req.Ops {
+			one.Ops = []string{op}
+			p.text = fmt.Sprintf("round %d: %s by %d ranks", round+1, op, req.Ranks)
+			if err := session.CollectiveLocal(ctx, one, s.err, func(r collective.Result) error { add(r); return nil }); err != nil {
+				return err
+			}
+			p.done()
+			*peers = slices.DeleteFunc(*peers, func(c *compare.Collective) bool {
+				rs, err := c.Latency(ctx, &one)
+				p.done()
+				add(rs...)
+				failed = errors.Join(failed, err)
+				return err != nil
+			})
+			if ctx.Err() != nil {
+				return errors.Join(failed, context.Cause(ctx))
+			}
+		}
+	}
+	return failed
+}
+
+// plotRatios draws the ratios as bars of text.
+func plotRatios(w io.Writer, rs []collective.Result) error {
+	var err error
+	for len(rs) > 0 && err == nil {
+		n := rs[0].Ranks
+		var rows []compare.Row
+		for ; len(rs) > 0 && rs[0].Ranks == n; rs = rs[1:] {
+			if r := &rs[0]; r.Peer != "" {
+				rows = append(rows, compare.Row{Peer: r.Peer, Fabric: r.Fabric, Test: compare.Kind(r.Op), Size: r.Size, Rounds: 1,
+					Ratio: r.Ratio, RatioMin: r.RatioMin, RatioMax: r.RatioMax})
+			}
+		}
+		if _, err = fmt.Fprintf(w, "\n%d ranks: time of the library over that of rma\n", n); err == nil {
+			err = compare.WritePlot(w, rows)
+		}
+	}
+	return err
 }
 
 // compare measures the choice of algorithms, and writes the results as they come.
@@ -146,8 +264,8 @@ func (f *collFlags) compare(ctx context.Context, s streams, reqs []collective.Re
 	for i := range reqs {
 		total += reqs[i].Cells()
 	}
-	var bar io.Writer = s.err
-	if f.quiet || f.file == "" && !isTerminal(s.err) {
+	bar := f.bar(s)
+	if f.file == "" && !isTerminal(s.err) {
 		bar = nil // the results themselves show the progress
 	}
 	p := newProgress(bar, total)

@@ -4,12 +4,16 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/bench/collective"
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 func TestColl(t *testing.T) {
@@ -55,6 +59,74 @@ func TestCollWrongAlgorithm(t *testing.T) {
 	}
 }
 
+// Libraries that are not installed are named and left out; one that fails is a failure, and what
+// was measured is kept.
+func TestCollPeers(t *testing.T) {
+	args := strings.Fields("coll --ops scan,barrier --sizes 8,64 --ranks 2 --fabric shm --rounds 2 --time 1us --format json --peers openmpi,mpich")
+	code, out, errs := rmabench(t, args...)
+	require.Equal(t, exitOK, code, errs)
+	rs := jsonLines[collective.Result](t, out)
+	require.Equal(t, []string{"scan", "", "scan"}, []string{rs[0].Op, rs[0].Peer, rs[1].Op})
+	n := 0
+	for _, name := range []string{"openmpi", "mpich"} {
+		if strings.Contains(errs, "left out: "+name) {
+			continue
+		}
+		n++
+		for _, k := range []collective.Result{{Op: "scan", Size: 8}, {Op: "scan", Size: 64}, {Op: "barrier"}} {
+			i := slices.IndexFunc(rs, func(r collective.Result) bool { return r.Peer == name && r.Op == k.Op && r.Size == k.Size })
+			require.GreaterOrEqual(t, i, 0, "%s of %s", k.Op, name)
+			r := rs[i]
+			require.True(t, 0 < r.RatioMin && r.RatioMin <= r.Ratio && r.Ratio <= r.RatioMax, "%+v", r)
+			require.Equal(t, 2, r.Ranks)
+			require.Positive(t, r.US)
+		}
+	}
+	require.Len(t, rs, 3*(1+n))
+
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	code, out, errs = rmabench(t, args...)
+	require.Equal(t, exitOK, code, errs)
+	require.Len(t, jsonLines[collective.Result](t, out), 3)
+	require.Contains(t, errs, "left out: openmpi")
+	require.Contains(t, errs, "left out: mpich")
+	require.Contains(t, errs, "apt-get install -y --no-install-recommends")
+
+	for name, script := range map[string]string{
+		"mpicc.mpich":  "#!/bin/sh\nwhile [ \"$1\" != -o ] && [ $# -gt 0 ]; do shift; done\n[ -z \"$2\" ] || echo >\"$2\"\n",
+		"mpirun.mpich": "#!/bin/sh\necho no ranks today >&2\nexit 3\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))
+	}
+	code, out, errs = rmabench(t, args...)
+	require.Equal(t, exitFailed, code, errs)
+	require.Len(t, jsonLines[collective.Result](t, out), 3)
+	require.Equal(t, 1, strings.Count(errs, "no ranks today"), "%s: left out after the first failure", errs)
+
+	for bad, says := range map[string]string{"--peers lam --fabric shm": "want some of openmpi", "--peers openmpi": "want shm or tcp", "--peers openmpi --choice": "not with --choice",
+		"--plot": "want --peers", "--plot --peers mpich --fabric shm --format json": "table"} {
+		code, out, errs := rmabench(t, append([]string{"coll"}, strings.Fields(bad)...)...)
+		require.Equal(t, exitUsage, code, "%s: %s", bad, errs)
+		require.Contains(t, errs, says, bad)
+		require.Empty(t, out, bad)
+	}
+}
+
+// Ratios are drawn for each number of ranks.
+func TestCollPlot(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	require.NoError(t, plotRatios(&b, []collective.Result{
+		{Op: "scan", Size: 8, Ranks: 2, Fabric: "shm", US: 2}, {Op: "scan", Size: 8, Ranks: 2, Fabric: "shm", Peer: "mpich", US: 3, Ratio: 1.5, RatioMin: 1.2, RatioMax: 1.7},
+		{Op: "scan", Size: 8, Ranks: 4, Fabric: "shm", US: 4}, {Op: "scan", Size: 8, Ranks: 4, Fabric: "shm", Peer: "mpich", US: 3, Ratio: 0.75, RatioMin: 0.7, RatioMax: 0.8},
+	}))
+	require.Contains(t, b.String(), "\n2 ranks")
+	require.Contains(t, b.String(), "\n4 ranks")
+	require.Equal(t, 2, strings.Count(b.String(), "mpich    shm    scan:8"))
+	require.Contains(t, b.String(), "0.75\n")
+}
+
 // Every algorithm is measured beside the automatic choice, whatever the environment forces.
 func TestCollChoice(t *testing.T) {
 	t.Setenv("RMA_COLL_ALGORITHM", "allreduce=ring,bcast=chain")
@@ -78,9 +150,14 @@ func TestCollChoice(t *testing.T) {
 	}
 	us, figures := map[cell]map[string]float64{}, map[cell]line{}
 	d := json.NewDecoder(strings.NewReader(out))
-	for range 2*4 + 2*4 + 2 {
-		var l line
+	var l line
+	n := 0
+	for ; ; n++ {
+		l = line{}
 		require.NoError(t, d.Decode(&l))
+		if l.Summary {
+			break
+		}
 		require.Positive(t, l.PredictedUS)
 		require.Len(t, l.RoundsUS, 3)
 		k := cell{l.Op, l.Size}
@@ -89,12 +166,17 @@ func TestCollChoice(t *testing.T) {
 		}
 		us[k][l.Algorithm], figures[k] = l.US, l
 	}
-	var s line
-	require.NoError(t, d.Decode(&s))
-	require.True(t, s.Summary)
-	require.Equal(t, 4, s.Cells, "a barrier has no choice")
-	require.False(t, d.More())
 	require.Len(t, us, 5)
+	if cpu.Allowed().Len() >= 2 { // otherwise the ranks do without flags
+		require.Equal(t, 5, l.Cells)
+		require.Equal(t, 2*5+2*4+3, n) // flags are for 8 bytes only
+		require.Equal(t, "flags", figures[cell{"barrier", 0}].Chosen)
+	} else {
+		require.Equal(t, 4, l.Cells) // a barrier has no choice then
+		require.Equal(t, 2*4+2*4+2, n)
+		require.Equal(t, "dissemination", figures[cell{"barrier", 0}].Chosen)
+	}
+	require.False(t, d.More())
 	for k, m := range us {
 		l := figures[k]
 		require.Contains(t, m, l.Chosen)
@@ -105,11 +187,60 @@ func TestCollChoice(t *testing.T) {
 		require.InDelta(t, m["auto"]/m[l.Best]-1, l.Regret, 1e-9)
 	}
 	require.Equal(t, "binomial", figures[cell{"bcast", 64 << 10}].Chosen, "for two ranks")
-	require.Equal(t, "dissemination", figures[cell{"barrier", 0}].Best)
 
 	code, out, errs = rmabench(t, "coll", "--choice", "--ops", "gather", "--sizes", "64", "--ranks", "2,3", "--rounds", "1", "--time", "1ms")
 	require.Equal(t, exitOK, code, errs)
 	require.Equal(t, 2, strings.Count(out, "\ngather"))
 	require.Contains(t, out, "within 10 %")
 	require.Contains(t, out, "2 cells with a choice")
+}
+
+// Operations are measured with both places of the progress goroutine, and by the installed
+// libraries; report draws the lines.
+func TestNBC(t *testing.T) {
+	t.Parallel()
+	lines := filepath.Join(t.TempDir(), "nbc.jsonl")
+	ops := []string{"barrier", "allreduce", "exscan"}
+	code, out, errs := rmabench(t, "nbc", "--ops", strings.Join(ops, ","), "--sizes", "64", "--ranks", "2", "--fabric", "shm", "--rounds", "2", "--time", "1us", "--progress", "default,placed",
+		"--peers", "openmpi,mpich", "--format", "json", "--out", lines)
+	require.Equal(t, exitOK, code, errs)
+	require.Empty(t, out)
+	text, err := os.ReadFile(lines)
+	require.NoError(t, err)
+	series := map[string]map[string]int{}
+	for _, h := range jsonLines[collective.Hidden](t, string(text)) {
+		require.Equal(t, collective.NBC, h.What)
+		require.True(t, h.Pure > 0 && h.CPU > 0 && h.Both > 0 && h.Overlap >= 0 && h.Overlap <= 100, "%+v", h)
+		was := h.Overlap
+		h.Derive()
+		require.InDelta(t, was, h.Overlap, 1e-9)
+		if series[h.Series()] == nil {
+			series[h.Series()] = map[string]int{}
+		}
+		series[h.Series()][h.Op]++
+	}
+	want := 4 - strings.Count(errs, "left out: ")
+	require.Len(t, series, want)
+	for name, ops := range series {
+		require.Len(t, ops, 3, name)
+		for op, n := range ops {
+			require.Equal(t, 2, n, "rounds of %s by %s", op, name)
+		}
+	}
+	dir := t.TempDir()
+	code, _, errs = rmabench(t, "report", "--fabrics", "none", "--add", lines, "--out", dir)
+	require.Equal(t, exitOK, code, errs)
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	require.NoError(t, err)
+	require.Equal(t, want, strings.Count(string(page), `<figure id="nbc-2-shm-`))
+
+	code, out, errs = rmabench(t, "nbc", "--ops", "scan", "--sizes", "8,64", "--rounds", "1", "--time", "1us")
+	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, 2, strings.Count(out, "rma, default"))
+	for bad, says := range map[string]string{"--progress here": "want some of default, placed", "--progress=": "want some of", "--ops fold": `operation "fold"`, "--peers lam --fabric shm": "want some of openmpi"} {
+		code, out, errs := rmabench(t, append([]string{"nbc"}, strings.Fields(bad)...)...)
+		require.Equal(t, exitUsage, code, "%s: %s", bad, errs)
+		require.Contains(t, errs, says, bad)
+		require.Empty(t, out, bad)
+	}
 }

@@ -2,10 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/ibv"
 	"github.com/seed33544411/rma/internal/bench/host"
 	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/links"
@@ -63,17 +67,82 @@ func infoCommand(s streams) *cobra.Command {
 	return cmd
 }
 
+// doctorReport is what doctor --full writes: everything that a report of a problem needs.
+type doctorReport struct {
+	Info     host.Info         `json:"info"`
+	Findings []host.Finding    `json:"findings"`
+	Device   host.DeviceReport `json:"device"`
+}
+
+// fullReport examines the machine and one RDMA device of it.
+func fullReport(device string) (r doctorReport, failed bool) {
+	sys := system()
+	r = doctorReport{Info: host.Collect(sys), Findings: host.Diagnose(sys)}
+	r.Device = host.CheckDevice(func() (fabric.Link, string, error) {
+		l, err := ibv.Open(ibv.Options{Device: device})
+		if err != nil {
+			return nil, "", err
+		}
+		return l, l.Choice(), nil
+	})
+	return r, host.Failed(r.Findings) || host.Failed(r.Device.Checks)
+}
+
+func (r *doctorReport) write(s streams) error {
+	if err := errors.Join(r.Info.WriteText(s.out), host.WriteFindings(s.out, r.Findings)); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(s.out, "\n%s\n%+v\n", r.Device.Choice, r.Device.Caps); err != nil {
+		return err
+	}
+	return host.WriteFindings(s.out, r.Device.Checks)
+}
+
+// runFull prints the report in the format and writes it as JSON to a file, if one is named.
+func runFull(s streams, device, format, file string) error {
+	r, failed := fullReport(device)
+	if file != "" {
+		b, err := json.MarshalIndent(r, "", "  ")
+		if err == nil {
+			err = os.WriteFile(file, append(b, '\n'), 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var err error
+	if format == "json" {
+		err = encode(s, r)
+	} else {
+		err = r.write(s)
+	}
+	if err == nil && failed {
+		err = errSilent
+	}
+	return err
+}
+
 func doctorCommand(s streams) *cobra.Command {
-	var format string
+	var format, device, file string
+	var full bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Find obstacles for the links on this host, with their remedies",
 		Long: "Check limits, permissions and settings that slow the links down or stop them;\n" +
 			"print the command that resolves each problem. Nothing is changed.\n\n" +
+			"With --full: also move data between two connections on an RDMA device, in every way\n" +
+			"that the engine uses, and show what the machine and the device are. --out writes all\n" +
+			"of it as JSON to a file, to be sent with a question.\n\n" +
 			"Exit code: 0 if nothing fails (warnings are allowed), 1 otherwise.",
-		Example: "  rmabench doctor\n  rmabench doctor --format json", Args: noArgs,
+		Example: "  rmabench doctor\n  rmabench doctor --format json\n  rmabench doctor --full --device mlx5_0 --out report.json", Args: noArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			if err := textOrJSON(format); err != nil {
 				return err
+			}
+			if full {
+				return runFull(s, device, format, file)
+			}
+			if device != "" || file != "" {
+				return usage(errors.New("--device and --out are for --full"))
 			}
 			fs := host.Diagnose(system())
 			var err error
@@ -89,6 +158,9 @@ func doctorCommand(s streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text or json")
+	cmd.Flags().BoolVar(&full, "full", false, "also check an RDMA device, and show the machine")
+	cmd.Flags().StringVar(&device, "device", "", "with --full: the RDMA device; default: the first usable one")
+	cmd.Flags().StringVar(&file, "out", "", "with --full: write the report as JSON to this `file`")
 	return cmd
 }
 

@@ -18,9 +18,9 @@
 //	choice.go   choice, explain, ablate
 //	switch.go   switch
 //	rendezvous.go  rendezvous
-//	overlap.go  overlap, reactivity, threads
+//	overlap.go  overlap, reactivity, threads, concurrent, load
 //	compare.go  compare
-//	collective.go  coll
+//	collective.go  coll; nbc.go  nbc
 //	output.go   --format, --out, progress
 //
 // Tests with real processes are in main_test.go.
@@ -146,7 +146,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	}
 	root.AddCommand(measureCommands(s)...)
 	root.AddCommand(overlapCommands(s)...)
-	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s), collCommand(s),
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s), collCommand(s), nbcCommand(s),
 		childCommand(s, session.ChildArg, session.Child), childCommand(s, session.EngineArg, session.EngineChild),
 		childCommand(s, session.PlogpArg, session.PlogpChild), childCommand(s, session.StartupArg, session.StartupChild),
 		childCommand(s, session.ChoiceArg, session.ChoiceChild), childCommand(s, session.OverlapArg, session.OverlapChild),

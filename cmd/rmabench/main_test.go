@@ -403,6 +403,22 @@ func TestInfoAndDoctorForReal(t *testing.T) {
 	code2, out, _ := rmabench(t, "doctor")
 	require.Equal(t, code, code2)
 	require.Contains(t, out, "memlock")
+
+	// The whole report, to the screen and to a file.
+	file := filepath.Join(t.TempDir(), "report.json")
+	code, out, errs = rmabench(t, "doctor", "--full", "--device", "no-such-device", "--out", file)
+	require.Equal(t, exitFailed, code, errs)
+	require.Contains(t, out, "notification")
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var r doctorReport
+	require.NoError(t, json.Unmarshal(b, &r))
+	require.Equal(t, in.Links, r.Info.Links)
+	require.Len(t, r.Device.Checks, 6)
+	require.True(t, host.Failed(r.Device.Checks))
+	code, _, errs = rmabench(t, "doctor", "--out", file)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "--full")
 }
 
 func TestProgressLines(t *testing.T) {

@@ -19,14 +19,14 @@ import (
 	"github.com/seed33544411/rma/internal/jobenv"
 )
 
-// overlapFlags are the flags of overlap, reactivity, threads and load.
+// overlapFlags are the flags of overlap, reactivity, threads, concurrent and load.
 type overlapFlags struct {
 	req   overlap.Request
 	sizes string
 	form  string
 	out   string
 	quiet bool
-	peers []string // other libraries, of overlap
+	peers []string // other libraries, but for load
 }
 
 // overlapCommands returns the commands that measure communication during computation.
@@ -59,7 +59,6 @@ MPICH_ASYNC_PROGRESS=1. It needs --fabric shm or tcp.`,
 		fl.StringSliceVar(&f.req.Ops, "op", []string{"message"}, strings.Join(overlap.OverlapOps, ", ")+" (rank 0 sends, puts, or gets)")
 		fl.StringSliceVar(&f.req.Who, "who", overlap.OverlapWho, "ranks that compute: sender (rank 0), receiver (rank 1), both")
 		fl.StringVar(&f.sizes, "sizes", "64K,1M", "sizes, a list such as 8,4K,1M or a range by powers of two such as 64K:16M")
-		fl.StringSliceVar(&f.peers, "peers", nil, "other libraries to measure in turn: "+strings.Join(compare.OverlapPeers(), ", "))
 		fl.Float64SliceVar(&f.req.Ratios, "ratios", []float64{1, 2, 4}, "lengths of the computation, as multiples of the communication")
 	})
 	react := (&overlapFlags{req: overlap.Request{What: "reactivity"}}).command(s, &cobra.Command{
@@ -67,8 +66,13 @@ MPICH_ASYNC_PROGRESS=1. It needs --fabric shm or tcp.`,
 		Long: `Measure the latency of single operations by rank 0 on rank 1, which runs a number of
 computing goroutines per processor that never wait: a get and a
 fetch-and-add of 8 bytes, a message of 8 bytes and one of 1 MiB that a handler answers
-(both directions).`,
+(both directions).
+
+--peers measures MPI libraries as well, round by round in turn: MPI_Get and
+MPI_Fetch_and_op with a flush, and messages that the target's main thread answers, which
+waits in MPI_Recv while its other threads compute. It needs --fabric shm or tcp.`,
 		Example: `  rmabench reactivity --fabric tcp
+  rmabench reactivity --fabric shm --op get,fetch-add --peers openmpi,mpich
   rmabench reactivity --op handler --goroutines 0,1,8 --rounds 9`,
 	}, func(f *overlapFlags, fl *pflag.FlagSet) {
 		fl.StringSliceVar(&f.req.Ops, "op", overlap.ReactivityOps, "operations")
@@ -78,12 +82,34 @@ fetch-and-add of 8 bytes, a message of 8 bytes and one of 1 MiB that a handler a
 		Use: "threads", Short: "Measure one goroutine while others wait or send",
 		Long: `Measure two operations by one goroutine of each rank: a put with a wait, and half of a
 ping-pong of signals. Meanwhile other goroutines of the same rank wait for signals or
-messages that never arrive, or send messages of 8 bytes one after another.`,
+messages that never arrive, or send messages of 8 bytes one after another.
+
+--peers measures MPI libraries as well, round by round in turn (MPI_Put with a flush, a
+ping-pong of messages, beside threads in MPI_Recv and MPI_Send; MPI has no signals to
+wait for). It needs --fabric shm or tcp.`,
 		Example: `  rmabench threads --fabric shm
+  rmabench threads --fabric shm --beside messages,sends --goroutines 0,1,8 --peers openmpi,mpich
   rmabench threads --beside sends --goroutines 0,1,16,128`,
 	}, func(f *overlapFlags, fl *pflag.FlagSet) {
 		fl.StringSliceVar(&f.req.Beside, "beside", overlap.ThreadsBeside, "activity of the other goroutines: signals, messages, sends")
 		fl.IntSliceVar(&f.req.Counts, "goroutines", []int{0, 1, 16, 128}, "numbers of other goroutines")
+	})
+	conc := (&overlapFlags{req: overlap.Request{What: "concurrent"}}).command(s, &cobra.Command{
+		Use: "concurrent", Short: "Measure small operations beside streams",
+		Long: `Measure two operations by one goroutine of each rank: a put of 8 bytes with a wait, and
+half of a ping-pong of signals. Meanwhile other goroutines of rank 0 each stream
+messages, which a handler of rank 1 discards, puts or gets: each waits for one before it
+starts the next. The last column is the bandwidth of all streams in the meantime.
+
+--peers measures MPI libraries as well, round by round in turn (MPI_Put with a flush, a
+ping-pong of messages, beside threads in MPI_Send, MPI_Put and MPI_Get). It needs
+--fabric shm or tcp.`,
+		Example: `  rmabench concurrent --fabric tcp
+  rmabench concurrent --fabric shm --beside messages --sizes 1M --streams 0,1,4 --peers openmpi,mpich`,
+	}, func(f *overlapFlags, fl *pflag.FlagSet) {
+		fl.StringSliceVar(&f.req.Beside, "beside", overlap.Streams, "operations of the streams")
+		fl.StringVar(&f.sizes, "sizes", "64K,1M", "sizes of the streams' operations, a list such as 8,4K,1M or a range by powers of two such as 64K:16M")
+		fl.IntSliceVar(&f.req.Counts, "streams", []int{0, 1, 4}, "numbers of streams")
 	})
 	load := (&overlapFlags{req: overlap.Request{What: "load"}}).command(s, &cobra.Command{
 		Use: "load", Short: "Measure operations beside busy processes",
@@ -101,7 +127,7 @@ ranks have a processor.`,
 		fl.IntSliceVar(&f.req.Counts, "busy", []int{0, 1, runtime.NumCPU()}, "numbers of computing threads")
 		fl.StringSliceVar(&f.req.Spins, "spin", []string{overlap.SpinDefault, "-1", "48", "320"}, "values of RMA_SPIN, or "+overlap.SpinDefault)
 	})
-	return []*cobra.Command{over, react, threads, load}
+	return []*cobra.Command{over, react, threads, conc, load}
 }
 
 func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapFlags, *pflag.FlagSet)) *cobra.Command {
@@ -114,6 +140,9 @@ func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapF
 	}
 	fl := cmd.Flags()
 	own(f, fl)
+	if f.req.What != "load" {
+		fl.StringSliceVar(&f.peers, "peers", nil, "other libraries to measure in turn: "+strings.Join(compare.MPINames(), ", "))
+	}
 	fl.StringVar(&f.req.Fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
 	fl.IntVar(&f.req.Rounds, "rounds", 3, "number of repetitions of everything, in turn")
 	fl.DurationVar(&f.req.Time, "time", 200*time.Millisecond, "time per series of a point")
@@ -128,7 +157,7 @@ func (f *overlapFlags) check() error {
 	if err := checkFabricAndFormat(f.req.Fabric, f.form, overlap.Formats); err != nil {
 		return err
 	}
-	if f.req.What == "overlap" {
+	if f.sizes != "" {
 		var err error
 		if f.req.Sizes, err = bench.ParseSizes(f.sizes); err != nil {
 			return fmt.Errorf("--sizes: %w", err)
@@ -154,11 +183,15 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	if !f.quiet {
 		bar = s.err
 	}
-	var peers *compare.Overlap
+	var peers overlapPeers
 	total := f.req.Points()
 	if len(f.peers) > 0 {
 		var err error
-		peers, err = compare.NewOverlap(ctx, f.req.Fabric, f.peers)
+		if f.req.What == "overlap" {
+			peers, err = compare.NewOverlap(ctx, f.req.Fabric, f.peers)
+		} else {
+			peers, err = compare.NewBeside(ctx, f.req.Fabric, f.peers)
+		}
 		switch {
 		case errors.Is(err, compare.ErrPeer), errors.Is(err, compare.ErrFabric):
 			return usage(fmt.Errorf("--peers: %w", err))
@@ -192,8 +225,15 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	return errors.Join(overlap.Write(out, f.form, rs), commit())
 }
 
+// overlapPeers measures other libraries.
+type overlapPeers interface {
+	Points(r *overlap.Request) int
+	Round(ctx context.Context, r *overlap.Request, round int, emit func(overlap.Result) error) error
+	Close() error
+}
+
 // inTurn measures this library and its peers in each round.
-func (f *overlapFlags) inTurn(ctx context.Context, s streams, peers *compare.Overlap, emit func(overlap.Result) error) error {
+func (f *overlapFlags) inTurn(ctx context.Context, s streams, peers overlapPeers, emit func(overlap.Result) error) error {
 	one := f.req
 	one.Rounds = 1
 	for round := range f.req.Rounds {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/settings"
 )
 
@@ -21,6 +23,8 @@ type setting struct {
 // setting is written as well, and is a failure.
 func writeSettings(s streams, format string) error {
 	v, wrong := settings.Environment()
+	_, err := links.TableOf(v)
+	wrong = errors.Join(wrong, err)
 	var list []setting
 	for _, x := range v.All() {
 		if x.Group == settings.Tests || x.Group == settings.Job && x.Origin == settings.Default {
@@ -32,7 +36,6 @@ func writeSettings(s streams, format string) error {
 		}
 		list = append(list, one)
 	}
-	var err error
 	if format == "json" {
 		err = encode(s, list)
 	} else {

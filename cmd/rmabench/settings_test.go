@@ -46,6 +46,13 @@ func TestInfoSettings(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &list))
 	require.Contains(t, list, setting{Name: "depth", Env: "RMA_DEPTH", Value: "32", Origin: "env", At: "RMA_DEPTH"})
 
+	t.Setenv("RMA_MODE_TABLE", "4K=swift")
+	code, out, errs = show()
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, `RMA_MODE_TABLE="4K=swift"`)
+	require.Regexp(t, `(?m)^depth +32 +env`, out)
+	t.Setenv("RMA_MODE_TABLE", "")
+
 	t.Setenv("RMA_DEPTH", "many")
 	t.Setenv("RMA_FABRIC", "")
 	t.Setenv("RMA_TEST_X", "1")

@@ -64,7 +64,7 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 		return k, fmt.Errorf("open %s: %w", req.Fabric, err)
 	}
 	k.fabric = conn.Fabric
-	if p := k.table(); req.Table != "" && p.Free() {
+	if p := k.table(); req.Table != "" && p.Free() && !req.Ambient {
 		return k, fmt.Errorf("%w: --table %q has no section for %s", ErrGrid, req.Table, k.fabric)
 	}
 	// A collection inside a timing loop would distort it.

@@ -140,7 +140,7 @@ func runChoice(ctx context.Context, t *coll.Team, req *Request, emit func(Choice
 		return err
 	}
 	for _, op := range req.Ops {
-		for _, n := range req.sizes(op) {
+		for _, n := range req.SizesOf(op) {
 			r := ChoiceResult{ChoiceCell: ChoiceCell{Op: op, Size: n, Ranks: t.Size(), Fabric: req.Fabric}, Auto: Time{Algorithm: automatic}}
 			err := choiceCell(ctx, t, req, &r)
 			if err == nil && t.Rank() == 0 {
@@ -169,7 +169,7 @@ func choiceCell(ctx context.Context, t *coll.Team, req *Request, r *ChoiceResult
 	for _, p := range ps {
 		r.Forced = append(r.Forced, Time{Algorithm: p.Algorithm, PredictedUS: p.NS / 1e3})
 	}
-	call := operation(ctx, t, r.Op, r.Size)
+	kern := newKernel(ctx, t, r.Op, r.Size)
 	all := []*Time{&r.Auto}
 	for i := range r.Forced {
 		all = append(all, &r.Forced[i])
@@ -179,7 +179,10 @@ func choiceCell(ctx context.Context, t *coll.Team, req *Request, r *ChoiceResult
 		if err := t.Force(r.Op + "=" + s.Algorithm); err != nil {
 			return err
 		}
-		if calls[i], err = callsIn(ctx, t, call, req.Time); err != nil {
+		if err := kern.check(); err != nil {
+			return err
+		}
+		if calls[i], err = callsIn(ctx, t, r.Op, kern.call, req.Time); err != nil {
 			return err
 		}
 	}
@@ -189,7 +192,7 @@ func choiceCell(ctx context.Context, t *coll.Team, req *Request, r *ChoiceResult
 			if err := t.Force(r.Op + "=" + all[k].Algorithm); err != nil {
 				return err
 			}
-			took, err := timed(ctx, t, call, calls[k])
+			took, _, err := timed(ctx, t, r.Op, kern.call, calls[k])
 			if err != nil {
 				return err
 			}

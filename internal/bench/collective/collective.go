@@ -1,13 +1,18 @@
 // Package collective measures the latency of collective operations of package coll as the OSU
-// micro-benchmarks do: each rank calls an operation many times without a pause, and the mean
-// time of a call is averaged over the ranks. It compares the algorithm that is chosen for an
-// operation with each that can be forced, and with the prediction of their times.
+// micro-benchmarks do: all ranks call an operation many times, with a barrier between calls that
+// is not timed, and the mean time of a call is averaged over the ranks. It compares the algorithm that is chosen for an
+// operation with each that can be forced, and with the prediction of their times, and measures how much of a
+// non-blocking operation a computation hides.
 //
 //	collective.go  Request, Run; the latency of operations
+//	kernel.go      an operation with its memory, and what it must compute
+//	nbc.go         how much of a non-blocking operation a computation hides, as IMB-NBC does
+//	beside.go      the results of several libraries in turn
 //	choice.go      the automatic choice and each algorithm in turns
 //	format.go      tables and JSON lines
 //
-// It imports the root package, coll, internal/bench, and internal/bench/choice.
+// It imports the root package, coll, internal/bench, internal/bench/choice and
+// internal/bench/overlap.
 package collective
 
 import (
@@ -23,9 +28,6 @@ import (
 	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench"
 )
-
-// Ops are the operations that are measured.
-var Ops = []string{"barrier", "bcast", "reduce", "allreduce", "reducescatter", "gather", "scatter", "allgather", "alltoall", "scan"}
 
 // Formats are the forms of results.
 var Formats = []string{"table", "json"}
@@ -50,18 +52,19 @@ type Request struct {
 	Rounds int           `json:"rounds"` // of everything, in turn
 	Time   time.Duration `json:"time"`   // of a series
 	Choice bool          `json:"choice"` // compare the choice of the algorithm, instead of measuring latency
+	NBC    bool          `json:"nbc"`    // measure what a computation hides, instead
 }
 
 // Cells is the number of operations and sizes; a barrier has no size.
 func (r *Request) Cells() (n int) {
 	for _, op := range r.Ops {
-		n += len(r.sizes(op))
+		n += len(r.SizesOf(op))
 	}
 	return n
 }
 
-// sizes returns the sizes of an operation.
-func (r *Request) sizes(op string) []int {
+// SizesOf returns the sizes of an operation: of a barrier, only 0.
+func (r *Request) SizesOf(op string) []int {
 	if op == "barrier" {
 		return []int{0}
 	}
@@ -107,12 +110,21 @@ type Result struct {
 	Fabric string  `json:"fabric"`
 	US     float64 `json:"us"`     // µs of a call, averaged over the ranks
 	MaxUS  float64 `json:"max_us"` // of the slowest rank
+
+	// Of another library that was measured in turn: its name, and its time over ours, of
+	// which the rounds have the median, the least and the greatest. Above 1: ours is ahead.
+	Peer     string  `json:"peer,omitempty"`
+	Ratio    float64 `json:"ratio,omitempty"`
+	RatioMin float64 `json:"ratio_min,omitempty"`
+	RatioMax float64 `json:"ratio_max,omitempty"`
 }
 
-// Emit takes results on rank 0: of the latency of operations, or of the choice.
+// Emit takes results on rank 0: of the latency of operations, of the choice, or of what a
+// computation hides.
 type Emit struct {
 	Latency func(Result) error
 	Choice  func(ChoiceResult) error
+	Hidden  func(Hidden) error
 }
 
 // Run measures; all ranks of the engine's job call it. Rank 0's request counts, and rank 0 emits the
@@ -128,9 +140,12 @@ func Run(ctx context.Context, eng *rma.Engine, req Request, emit Emit) error {
 	if err := req.Check(); err != nil {
 		return err
 	}
-	if req.Choice {
+	switch {
+	case req.Choice:
 		err = runChoice(ctx, t, &req, emit.Choice)
-	} else {
+	case req.NBC:
+		err = runHidden(ctx, t, &req, emit.Hidden)
+	default:
 		err = runLatency(ctx, t, &req, emit.Latency)
 	}
 	if err != nil {
@@ -146,7 +161,7 @@ func runLatency(ctx context.Context, t *coll.Team, req *Request, emit func(Resul
 	var order []Result
 	for range req.Rounds {
 		for _, op := range req.Ops {
-			for _, n := range req.sizes(op) {
+			for _, n := range req.SizesOf(op) {
 				k := Result{Op: op, Size: n, Ranks: t.Size(), Fabric: req.Fabric}
 				if cells[k] == nil {
 					cells[k] = &cell{}
@@ -193,44 +208,33 @@ func share(ctx context.Context, t *coll.Team, req *Request) error {
 	return json.Unmarshal(text, req)
 }
 
-// operation returns a call of an operation of n bytes, with its own memory.
-func operation(ctx context.Context, t *coll.Team, op string, n int) func() error {
-	n /= 8
-	p := t.Size()
-	one, all := make([]float64, n), make([]float64, n*p)
-	one2, all2 := make([]float64, n), make([]float64, n*p)
-	return map[string]func() error{
-		"barrier":       func() error { return coll.Barrier(ctx, t) },
-		"bcast":         func() error { return coll.Bcast(ctx, t, 0, one) },
-		"reduce":        func() error { return coll.Reduce(ctx, t, 0, one, one2, coll.Sum) },
-		"allreduce":     func() error { return coll.Allreduce(ctx, t, one, one2, coll.Sum) },
-		"reducescatter": func() error { return coll.ReduceScatter(ctx, t, all, one, coll.Sum) },
-		"gather":        func() error { return coll.Gather(ctx, t, 0, one, all) },
-		"scatter":       func() error { return coll.Scatter(ctx, t, 0, all, one) },
-		"allgather":     func() error { return coll.Allgather(ctx, t, one, all) },
-		"alltoall":      func() error { return coll.Alltoall(ctx, t, all, all2) },
-		"scan":          func() error { return coll.Scan(ctx, t, one, one2, coll.Sum) },
-	}[op]
-}
-
-// timed calls an operation many times without a pause, on all ranks at once.
-func timed(ctx context.Context, t *coll.Team, call func() error, calls int) (time.Duration, error) {
+// timed calls an operation many times on all ranks, with a barrier between calls, and returns
+// the time in the calls on this rank, and the time of everything.
+func timed(ctx context.Context, t *coll.Team, op string, call func() error, calls int) (in, all time.Duration, err error) {
 	if err := coll.Barrier(ctx, t); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	began := time.Now()
 	for range calls {
+		at := time.Now()
 		if err := call(); err != nil {
-			return 0, err
+			return 0, 0, err
+		}
+		in += time.Since(at)
+		if op == "barrier" {
+			continue
+		}
+		if err := coll.Barrier(ctx, t); err != nil {
+			return 0, 0, err
 		}
 	}
-	return time.Since(began), nil
+	return in, time.Since(began), nil
 }
 
 // callsIn returns how many calls of an operation take about the time span, the same on all
-// ranks.
-func callsIn(ctx context.Context, t *coll.Team, call func() error, span time.Duration) (int, error) {
-	took, err := timed(ctx, t, call, 5)
+// ranks. It warms the operation up.
+func callsIn(ctx context.Context, t *coll.Team, op string, call func() error, span time.Duration) (int, error) {
+	_, took, err := timed(ctx, t, op, call, 5)
 	if err != nil {
 		return 0, err
 	}
@@ -239,14 +243,18 @@ func callsIn(ctx context.Context, t *coll.Team, call func() error, span time.Dur
 	return int(calls[0]), err
 }
 
-// series returns the mean time of a call in µs: over the ranks, and of the slowest.
+// series checks the result of an operation, and returns the mean time of a call in µs: over
+// the ranks, and of the slowest.
 func series(ctx context.Context, t *coll.Team, op string, n int, span time.Duration) (mean, most float64, err error) {
-	call := operation(ctx, t, op, n)
-	calls, err := callsIn(ctx, t, call, span)
+	k := newKernel(ctx, t, op, n)
+	if err := k.check(); err != nil {
+		return 0, 0, err
+	}
+	calls, err := callsIn(ctx, t, op, k.call, span)
 	if err != nil {
 		return 0, 0, err
 	}
-	took, err := timed(ctx, t, call, calls)
+	took, _, err := timed(ctx, t, op, k.call, calls)
 	if err != nil {
 		return 0, 0, err
 	}

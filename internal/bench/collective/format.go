@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
@@ -11,11 +13,42 @@ import (
 
 // WriteText writes results as a table.
 func WriteText(w io.Writer, rs []Result) error {
-	if _, err := fmt.Fprintf(w, "%-14s%8s%7s%8s%13s%13s\n", "operation", "bytes", "ranks", "link", "us", "slowest us"); err != nil {
+	beside := slices.ContainsFunc(rs, func(r Result) bool { return r.Peer != "" })
+	head := fmt.Sprintf("%-14s%8s%7s%8s%13s%13s", "operation", "bytes", "ranks", "link", "us", "slowest us")
+	if beside {
+		head += fmt.Sprintf("  %-12s%8s  %-14s", "library", "ratio", "range")
+	}
+	if _, err := fmt.Fprintln(w, strings.TrimRight(head, " ")); err != nil {
 		return err
 	}
 	for _, r := range rs {
-		if _, err := fmt.Fprintf(w, "%-14s%8s%7d%8s%13.2f%13.2f\n", r.Op, bench.FormatSize(r.Size), r.Ranks, r.Fabric, r.US, r.MaxUS); err != nil {
+		line := fmt.Sprintf("%-14s%8s%7d%8s%13.2f%13.2f", r.Op, bench.FormatSize(r.Size), r.Ranks, r.Fabric, r.US, r.MaxUS)
+		switch {
+		case r.Peer != "":
+			verdict := "ahead"
+			if r.Ratio < 1 {
+				verdict = "behind"
+			}
+			line += fmt.Sprintf("  %-12s%8.2f  %-14s%s", r.Peer, r.Ratio, fmt.Sprintf("%.2f–%.2f", r.RatioMin, r.RatioMax), verdict)
+		case beside:
+			line += "  rma"
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteHidden writes a table of medians over the rounds.
+func WriteHidden(w io.Writer, hs []Hidden) error {
+	if _, err := fmt.Fprintf(w, "%-14s%8s%7s%8s  %-14s%12s%12s%12s%10s  %s\n", "operation", "bytes", "ranks", "link", "library",
+		"pure us", "cpu us", "both us", "hidden %", "range"); err != nil {
+		return err
+	}
+	for _, c := range HiddenCells(hs) {
+		if _, err := fmt.Fprintf(w, "%-14s%8s%7d%8s  %-14s%12.2f%12.2f%12.2f%10.0f  %.0f–%.0f\n", c.Op, bench.FormatSize(c.Size), c.Ranks, c.Fabric, c.Series(),
+			c.Pure, c.CPU, c.Both, c.Overlap, c.Least, c.Most); err != nil {
 			return err
 		}
 	}

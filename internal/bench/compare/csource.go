@@ -13,7 +13,7 @@ import (
 
 // C programs for tests that no packaged program makes.
 //
-//go:embed csrc/*.c
+//go:embed csrc/*.c csrc/*.h
 var sources embed.FS
 
 // compileTime bounds a compilation.
@@ -22,18 +22,19 @@ const compileTime = time.Minute
 // compile returns a Prepare that compiles one of the sources to dir/play.
 func compile(cc, source string) func(ctx context.Context, dir string) error {
 	return func(ctx context.Context, dir string) error {
-		text, err := sources.ReadFile("csrc/" + source)
-		if err != nil {
-			return err
-		}
-		path := filepath.Join(dir, source)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			return err
+		for _, name := range []string{"work.h", source} {
+			text, err := sources.ReadFile("csrc/" + name)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		ctx, cancel := context.WithTimeout(ctx, compileTime)
 		defer cancel()
 		var out bounded
-		c := command(ctx, []string{cc, "-O2", "-o", compiled(dir), path}, nil, &out, &out)
+		c := command(ctx, []string{cc, "-O2", "-o", compiled(dir), filepath.Join(dir, source)}, nil, &out, &out)
 		if err := c.Start(); err != nil {
 			return err
 		}

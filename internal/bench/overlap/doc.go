@@ -1,7 +1,8 @@
 // Package overlap measures communication during computation, through package rma, as in
 // applications: how much of a transfer is hidden behind computation (Overlap), how fast a
 // computing rank responds (Reactivity), how waiting or sending goroutines slow one
-// another down (Threads), and what busy processes beside them cost (Load).
+// another down (Threads), what streams cost small operations beside them (Concurrent), and
+// what busy processes beside them cost (Load).
 //
 // # Definitions
 //
@@ -29,13 +30,17 @@
 // goroutines on the same rank, which wait for signals or messages that never arrive, or send
 // messages all the time.
 //
+// Concurrent measures the same operations beside streams of rank 0, each of which has one message,
+// put or get under way at any time, and the bandwidth of all streams meanwhile.
+//
 // Load measures a ping-pong of put-with-signal, barriers and gets between two ranks beside
 // threads of another process that compute, in turn with different wait policies: the mean,
 // which is what a program gets, p50, p99 and maximum.
 //
 // # Files
 //
-//	overlap.go, reactivity.go, threads.go, load.go  the measurements
+//	overlap.go, reactivity.go, threads.go, concurrent.go, load.go
+//	           the measurements
 //	pair.go    exchange between the two ranks
 //	work.go    computation of known duration
 //	format.go  table and JSON lines

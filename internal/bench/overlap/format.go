@@ -65,8 +65,9 @@ func writeTable(w io.Writer, rs []Result) error {
 
 var heads = map[string]string{
 	"overlap":    "fabric  library      op       computes  size    compute/comm   comm us  compute us   total us  ratio  (min-max)    bound  imb %\n",
-	"reactivity": "fabric  op          goroutines/core    p50 us      p99 us      max us   (p50 min-max)\n",
-	"threads":    "fabric  op    others     beside      p50 us      p99 us      max us   (p50 min-max)\n",
+	"reactivity": "fabric  library      op          goroutines/core    p50 us      p99 us      max us   (p50 min-max)\n",
+	"threads":    "fabric  library      op    others     beside      p50 us      p99 us      max us   (p50 min-max)\n",
+	"concurrent": "fabric  library      op    streams  of        size        p50 us      p99 us      max us   (p50 min-max)      streams MB/s\n",
 	"load":       "fabric  op            busy     spin     mean us      p50 us      p99 us      max us   (mean min-max)\n",
 }
 
@@ -93,9 +94,13 @@ func (k point) line(w io.Writer, rs []Result) error {
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-8s %-9s %-7s %12.3g %9.1f %11.1f %10.1f %6.2f  (%.2f-%.2f)  %5.2f %6.0f\n",
 			k.fabric, k.library, k.op, k.who, bench.FormatSize(k.size), k.factor, comm, compute, total, ratio, lo, hi, bound, imb)
 	case "reactivity":
-		_, err = fmt.Fprintf(w, "%-7s %-11s %15d %9.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, p50, p99, most, lo, hi)
+		_, err = fmt.Fprintf(w, "%-7s %-12s %-11s %15d %9.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, p50, p99, most, lo, hi)
 	case "threads":
-		_, err = fmt.Fprintf(w, "%-7s %-5s %6d  %-9s %8.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, k.beside, p50, p99, most, lo, hi)
+		_, err = fmt.Fprintf(w, "%-7s %-12s %-5s %6d  %-9s %8.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, k.beside, p50, p99, most, lo, hi)
+	case "concurrent":
+		mbs, _, _ := med(func(r Result) float64 { return r.MBs })
+		_, err = fmt.Fprintf(w, "%-7s %-12s %-5s %7d  %-9s %-7s %10.2f %11.1f %11.1f   %-20s %10.0f\n",
+			k.fabric, k.library, k.op, k.count, k.beside, bench.FormatSize(k.size), p50, p99, most, fmt.Sprintf("(%.2f-%.2f)", lo, hi), mbs)
 	case "load":
 		mean, lo, hi := med(func(r Result) float64 { return r.Mean })
 		_, err = fmt.Fprintf(w, "%-7s %-11s %6d  %7s %11.2f %11.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, k.spin, mean, p50, p99, most, lo, hi)

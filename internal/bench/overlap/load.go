@@ -42,7 +42,7 @@ func Busy(n int) (end func()) {
 		g.Go(func() {
 			runtime.LockOSThread() // the thread ends with the goroutine
 			for !over.Load() {
-				work(10_000)
+				Work(10_000)
 			}
 		})
 	}

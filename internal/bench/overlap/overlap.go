@@ -14,14 +14,14 @@ import (
 
 // Request describes a measurement. Only rank 0's request counts.
 type Request struct {
-	What   string        // overlap, reactivity, threads or load
+	What   string        // overlap, reactivity, threads, concurrent or load
 	Fabric string        // as in Config.Fabric; the ranks are started with it
 	Ops    []string      // from OverlapOps, ReactivityOps or LoadOps
 	Who    []string      // from OverlapWho: the computing ranks
 	Sizes  []int         // bytes
 	Ratios []float64     // computation over communication
-	Counts []int         // goroutines: computing on each processor, or beside a ping-pong; busy threads of load
-	Beside []string      // from ThreadsBeside
+	Counts []int         // goroutines: computing on each processor, beside a ping-pong, or one for each stream; busy threads of load
+	Beside []string      // from ThreadsBeside or Streams
 	Spins  []string      // values of RMA_SPIN, or SpinDefault
 	Rounds int           // each round measures all points
 	Time   time.Duration // for each series of a point
@@ -34,6 +34,9 @@ var (
 	OverlapOps = []string{"message", "put", "get"}
 	OverlapWho = []string{"sender", "receiver", "both"}
 )
+
+// mostMemory bounds the buffers of all streams, in bytes.
+const mostMemory = 1 << 30
 
 // Check reports why the request cannot be measured.
 func (r *Request) Check() error {
@@ -55,23 +58,20 @@ func (r *Request) Check() error {
 	case "overlap":
 		list("op", r.Ops, OverlapOps)
 		list("who", r.Who, OverlapWho)
-		for _, n := range r.Sizes {
-			if n < 1 || n > 256<<20 {
-				err = fmt.Errorf("%w: size %d", ErrRequest, n)
-			}
-		}
 		for _, x := range r.Ratios {
 			if !(x > 0 && x <= 100) {
 				err = fmt.Errorf("%w: ratio %v: want more than 0, up to 100", ErrRequest, x)
 			}
 		}
-		if len(r.Sizes)*len(r.Ratios) == 0 {
-			err = fmt.Errorf("%w: no size or no ratio", ErrRequest)
+		if len(r.Ratios) == 0 {
+			err = fmt.Errorf("%w: no ratio", ErrRequest)
 		}
 	case "reactivity":
 		list("op", r.Ops, ReactivityOps)
 	case "threads":
 		list("goroutines beside", r.Beside, ThreadsBeside)
+	case "concurrent":
+		list("streams", r.Beside, Streams)
 	case "load":
 		list("op", r.Ops, LoadOps)
 		if err == nil {
@@ -79,6 +79,16 @@ func (r *Request) Check() error {
 		}
 	default:
 		err = fmt.Errorf("%w: %q", ErrRequest, r.What)
+	}
+	if r.What == "overlap" || r.What == "concurrent" {
+		for _, n := range r.Sizes {
+			if n < 1 || n > 256<<20 {
+				err = fmt.Errorf("%w: size %d", ErrRequest, n)
+			}
+		}
+		if len(r.Sizes) == 0 {
+			err = fmt.Errorf("%w: no size", ErrRequest)
+		}
 	}
 	if r.What != "overlap" {
 		for _, k := range r.Counts {
@@ -89,21 +99,62 @@ func (r *Request) Check() error {
 		if len(r.Counts) == 0 {
 			err = fmt.Errorf("%w: no number of goroutines", ErrRequest)
 		}
+		if err == nil && r.What == "concurrent" && slices.Max(r.Sizes) > mostMemory/max(slices.Max(r.Counts), 1) {
+			err = fmt.Errorf("%w: %d streams with buffers of %d bytes: want up to 1 GiB in all", ErrRequest, slices.Max(r.Counts), slices.Max(r.Sizes))
+		}
 	}
 	return err
 }
 
 // Points returns the number of results.
-func (r *Request) Points() int {
+func (r *Request) Points() int { return r.Rounds * len(r.Cells()) }
+
+// Cells returns the points of a round in the order in which they are measured: results without
+// figures.
+func (r *Request) Cells() (out []Result) {
+	cell := Result{What: r.What}
 	switch r.What {
 	case "overlap":
-		return r.Rounds * len(r.Ops) * len(r.Sizes) * len(r.Who) * len(r.Ratios)
+		each(r.Ops, &cell.Op, func() {
+			each(r.Sizes, &cell.Size, func() {
+				each(r.Who, &cell.Who, func() {
+					each(r.Ratios, &cell.Factor, func() { out = append(out, cell) })
+				})
+			})
+		})
 	case "reactivity":
-		return r.Rounds * len(r.Ops) * len(r.Counts)
+		each(r.Ops, &cell.Op, func() {
+			each(r.Counts, &cell.Count, func() { out = append(out, cell) })
+		})
+	case "threads":
+		each(r.Beside, &cell.Beside, func() {
+			each(r.Counts, &cell.Count, func() {
+				each(besideOps, &cell.Op, func() { out = append(out, cell) })
+			})
+		})
+	case "concurrent":
+		each(r.Beside, &cell.Beside, func() {
+			each(r.Sizes, &cell.Size, func() {
+				each(r.Counts, &cell.Count, func() {
+					each(besideOps, &cell.Op, func() { out = append(out, cell) })
+				})
+			})
+		})
 	case "load":
-		return r.Rounds * len(r.Ops) * len(r.Counts) * len(r.Spins)
+		each(r.Counts, &cell.Count, func() {
+			each(r.Spins, &cell.Spin, func() {
+				each(r.Ops, &cell.Op, func() { out = append(out, cell) })
+			})
+		})
 	}
-	return r.Rounds * len(r.Beside) * len(r.Counts) * len(threadsOps)
+	return out
+}
+
+// each calls f with *at set to each of the values.
+func each[T any](values []T, at *T, f func()) {
+	for _, *at = range values {
+		f()
+	}
 }
 
 // Result is one point of one round; fields that its kind lacks are zero. Times are in µs.
@@ -131,6 +182,7 @@ type Result struct {
 	P50     float64 `json:"p50_us,omitempty"`
 	P99     float64 `json:"p99_us,omitempty"`
 	Max     float64 `json:"max_us,omitempty"`
+	MBs     float64 `json:"stream_mb_s,omitempty"` // of all streams together, 1e6 bytes a second
 	Samples int     `json:"samples,omitempty"`
 }
 
@@ -167,6 +219,8 @@ func Run(ctx context.Context, eng *rma.Engine, req Request, emit func(Result) er
 			err = p.reactivity(ctx, &req, round, out)
 		case "threads":
 			err = p.threads(ctx, &req, round, out)
+		case "concurrent":
+			err = concurrent(ctx, p, &req, round, out)
 		case "load":
 			err = p.load(ctx, &req, round, out)
 		}
@@ -228,13 +282,13 @@ func (p *pair) overlapOf(ctx context.Context, req *Request, op string, size, rou
 				turns = int64(factor * c * p.perNS)
 			}
 			m := min(n, max(3, int(float64(req.Time)/(c*(1+factor)))))
-			computing, err := p.series(ctx, m, func() error { work(turns); return nil })
+			computing, err := p.series(ctx, m, func() error { Work(turns); return nil })
 			if err != nil {
 				return err
 			}
 			both, err := p.series(ctx, m, func() error {
 				wait := start()
-				work(turns)
+				Work(turns)
 				return wait(ctx)
 			})
 			if err != nil {

@@ -29,6 +29,7 @@ func TestRun(t *testing.T) {
 				{What: "reactivity", Ops: ReactivityOps, Counts: []int{0}},
 				{What: "reactivity", Ops: []string{"get"}, Counts: []int{1}},
 				{What: "threads", Beside: ThreadsBeside, Counts: []int{3}},
+				{What: "concurrent", Beside: Streams, Sizes: []int{8, 70_000}, Counts: []int{0, 2}},
 				{What: "load", Ops: LoadOps, Counts: []int{0}, Spins: []string{SpinDefault}},
 			} {
 				req.Rounds, req.Time = 2, time.Millisecond
@@ -40,6 +41,7 @@ func TestRun(t *testing.T) {
 				})
 				require.NoError(t, g.Wait())
 				require.Len(t, got, req.Points())
+				streamed := 0.0
 				for _, r := range got {
 					require.Equal(t, fabric, r.Fabric)
 					require.Equal(t, req.What, r.What)
@@ -53,11 +55,16 @@ func TestRun(t *testing.T) {
 						continue
 					}
 					require.Positive(t, r.P50)
+					streamed += r.MBs
+					if r.Count == 0 {
+						require.Zero(t, r.MBs)
+					}
 					require.LessOrEqual(t, r.P50, r.P99)
 					require.LessOrEqual(t, r.P99, r.Max)
 					require.Positive(t, r.Mean)
 					require.LessOrEqual(t, r.Mean, r.Max)
 				}
+				require.Equal(t, req.What == "concurrent", streamed > 0)
 				for _, format := range Formats {
 					var b bytes.Buffer
 					require.NoError(t, Write(&b, format, got))
@@ -95,12 +102,13 @@ func TestCheck(t *testing.T) {
 		"overlap":    {What: "overlap", Ops: []string{"get"}, Who: []string{"both"}, Sizes: []int{8}, Ratios: []float64{1}},
 		"reactivity": {What: "reactivity", Ops: []string{"handler"}, Counts: []int{8}},
 		"threads":    {What: "threads", Beside: []string{"sends"}, Counts: []int{128}},
+		"concurrent": {What: "concurrent", Beside: []string{"puts", "gets"}, Sizes: []int{1 << 20}, Counts: []int{0, 4}},
 		"load":       {What: "load", Ops: []string{"barrier"}, Counts: []int{2}, Spins: []string{SpinDefault, "-1", "48"}},
 	}
 	for what, ok := range good {
 		ok.Rounds, ok.Time = 1, time.Second
 		require.NoError(t, ok.Check())
-		require.Equal(t, map[string]int{"overlap": 1, "reactivity": 1, "threads": 2, "load": 3}[what], ok.Points())
+		require.Equal(t, map[string]int{"overlap": 1, "reactivity": 1, "threads": 2, "concurrent": 8, "load": 3}[what], ok.Points())
 		for i, spoil := range []func(r *Request){
 			func(r *Request) { r.What = "all" },
 			func(r *Request) { r.Rounds = 0 },
@@ -112,6 +120,7 @@ func TestCheck(t *testing.T) {
 			func(r *Request) { r.Sizes, r.Counts = []int{0}, []int{-1} },
 			func(r *Request) { r.Sizes, r.Counts = nil, nil },
 			func(r *Request) { r.Ratios, r.Counts = []float64{math.NaN()}, []int{1 << 20} },
+			func(r *Request) { r.Sizes, r.Counts, r.Spins = []int{256<<20 + 1}, []int{1025}, nil },
 		} {
 			bad := ok
 			spoil(&bad)
@@ -122,7 +131,7 @@ func TestCheck(t *testing.T) {
 
 // The duration of work is proportional to its length: it is not optimised away.
 func TestWork(t *testing.T) {
-	per := calibrate()
+	per := Calibrate()
 	require.Greater(t, per, 0.01)
 	require.Less(t, per, 100.0)
 }

@@ -31,7 +31,7 @@ func newPair(eng *rma.Engine) (*pair, error) {
 	if eng.Size() != 2 {
 		return nil, fmt.Errorf("%w: %d ranks, want 2", ErrRequest, eng.Size())
 	}
-	return &pair{eng: eng, peer: eng.Peer(1 - eng.Rank()), first: eng.Rank() == 0, perNS: calibrate()}, nil
+	return &pair{eng: eng, peer: eng.Peer(1 - eng.Rank()), first: eng.Rank() == 0, perNS: Calibrate()}, nil
 }
 
 // swap exchanges values with the other rank: it sends mine and returns the other's.

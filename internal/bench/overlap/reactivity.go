@@ -37,16 +37,14 @@ func (p *pair) reactivity(ctx context.Context, req *Request, round int, emit fun
 		return err
 	}
 	defer h.Close()
-	for _, op := range req.Ops {
-		once := p.once(ctx, op, win)
-		for _, k := range req.Counts {
-			r := Result{Round: round, Op: op, Count: k}
-			if err := p.target(ctx, k*runtime.GOMAXPROCS(0), func() error { return r.sample(req.Time, once) }); err != nil {
-				return fmt.Errorf("%s, %d goroutines: %w", op, k, err)
-			}
-			if err := emit(r); err != nil {
-				return err
-			}
+	for _, r := range req.Cells() {
+		r.Round = round
+		once := p.once(ctx, r.Op, win)
+		if err := p.target(ctx, r.Count*runtime.GOMAXPROCS(0), func() error { return r.sample(req.Time, once) }); err != nil {
+			return fmt.Errorf("%s, %d goroutines: %w", r.Op, r.Count, err)
+		}
+		if err := emit(r); err != nil {
+			return err
 		}
 	}
 	return win.Free(ctx)

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma"
 )
@@ -14,9 +15,9 @@ import (
 // or messages that never arrive, or send messages of 8 bytes, one after another.
 var ThreadsBeside = []string{"signals", "messages", "sends"}
 
-// threadsOps are the measured operations: a put of 8 bytes that rank 0 waits for, and half of
-// a ping-pong of 8 bytes with signals.
-var threadsOps = []string{"put", "ping"}
+// besideOps are the operations that are measured beside others: a put of 8 bytes that rank 0
+// waits for, and half of a ping-pong of 8 bytes with signals.
+var besideOps = []string{"put", "ping"}
 
 const (
 	tagDrop   = 5      // of messages that are discarded
@@ -36,46 +37,34 @@ func (p *pair) threads(ctx context.Context, req *Request, round int, emit func(R
 		return err
 	}
 	defer h.Close()
-	for _, beside := range req.Beside {
-		for _, k := range req.Counts {
-			for _, op := range threadsOps {
-				r := Result{Round: round, Op: op, Beside: beside, Count: k}
-				if err := p.beside(ctx, req, &r, win); err != nil {
-					return fmt.Errorf("%s beside %d of %s: %w", op, k, beside, err)
-				}
-				if err := emit(r); err != nil {
-					return err
-				}
-			}
+	for _, r := range req.Cells() {
+		r.Round = round
+		end := p.background(ctx, r.Count, func(ctx context.Context, i int) error { return p.other(ctx, r.Beside, win, i) })
+		if err := errors.Join(p.play(ctx, req, &r, win), end()); err != nil {
+			return fmt.Errorf("%s beside %d of %s: %w", r.Op, r.Count, r.Beside, err)
+		}
+		if err := emit(r); err != nil {
+			return err
 		}
 	}
 	return win.Free(ctx)
 }
 
-// beside measures r.Op with r.Count other goroutines on either rank.
-func (p *pair) beside(ctx context.Context, req *Request, r *Result, win *rma.Window) error {
-	others, end := context.WithCancel(ctx)
-	var g sync.WaitGroup
-	fail := make(chan error, r.Count)
-	for i := range r.Count {
-		g.Go(func() {
-			if err := p.other(others, r.Beside, win, i); err != nil && !errors.Is(err, context.Canceled) {
-				fail <- err
-			}
-		})
+// background runs f on n goroutines until the returned function is called, which ends their context
+// and returns the first of their errors.
+func (p *pair) background(ctx context.Context, n int, f func(ctx context.Context, i int) error) (end func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range n {
+		g.Go(func() error { return f(ctx, i) })
 	}
-	_, err := swap(ctx, p, 0)
-	if err == nil {
-		err = p.play(ctx, req, r, win)
+	return func() error {
+		cancel()
+		if err := g.Wait(); !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
 	}
-	end()
-	g.Wait()
-	select {
-	case more := <-fail:
-		err = errors.Join(err, more)
-	default:
-	}
-	return err
 }
 
 // other is one of the other goroutines.
@@ -107,8 +96,11 @@ const (
 	offOver = 2 * wordStride
 )
 
-// play is the measured goroutine. Rank 1 answers until rank 0 ends the series.
+// play is the measured goroutine, which starts when the other rank's does. Rank 1 answers until rank 0 ends the series.
 func (p *pair) play(ctx context.Context, req *Request, r *Result, win *rma.Window) error {
+	if _, err := swap(ctx, p, 0); err != nil {
+		return err
+	}
 	mine, there := win.Slice(offMine, 8), win.At(1-p.eng.Rank(), offWord)
 	if r.Op == "put" {
 		if p.first {

@@ -8,8 +8,8 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// work computes for a known duration: n iterations of arithmetic in registers.
-func work(n int64) {
+// Work computes for a known duration: n iterations of arithmetic in registers.
+func Work(n int64) {
 	x := uint64(n) | 1
 	for range n {
 		x = x*6364136223846793005 + 1442695040888963407
@@ -19,14 +19,14 @@ func work(n int64) {
 
 var sink atomic.Uint64
 
-// calibrate returns the iterations of work in a nanosecond on an otherwise idle processor: the
+// Calibrate returns the iterations of Work in a nanosecond on an otherwise idle processor: the
 // maximum over 50 ms and ten turns, most of which a busy machine interrupts.
-func calibrate() (perNS float64) {
+func Calibrate() (perNS float64) {
 	const turns = 100_000
 	end := time.Now().Add(50 * time.Millisecond)
 	for n := 0; n < 10 || time.Now().Before(end); n++ {
 		start := time.Now()
-		work(turns)
+		Work(turns)
 		perNS = max(perNS, turns/float64(max(time.Since(start), 1)))
 	}
 	return perNS
@@ -39,7 +39,7 @@ func hog(n int) (end func()) {
 	for range n {
 		g.Go(func() {
 			for !over.Load() {
-				work(10_000)
+				Work(10_000)
 			}
 		})
 	}

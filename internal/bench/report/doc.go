@@ -14,6 +14,7 @@
 //	compare.go  the page of ratios to other libraries; compare.html its template
 //	curve.go    plots around the switches of the choice; curve.html their page
 //	overlap.go  plots of communication during computation
+//	nbc.go      heat maps of collective operations during computation
 //	plogp.go    the page of sampled parameters; plogp.html its template
 //
 // It imports internal/bench and the plotting library.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/internal/bench/collective"
 	"github.com/seed33544411/rma/internal/bench/overlap"
 )
 
@@ -17,7 +18,7 @@ import (
 const maxLine = 1 << 20
 
 // Add reads JSON lines of rmabench's results into the report: results of lat, bw and rate,
-// of plogp, choice, switch, explain and overlap. Errors wrap bench.ErrFormat and contain the line
+// of plogp, choice, switch, explain, overlap and nbc. Errors wrap bench.ErrFormat and contain the line
 // number.
 func (r *Report) Add(rd io.Reader) error {
 	sc := bufio.NewScanner(rd)
@@ -68,10 +69,18 @@ func (r *Report) addLine(line []byte) (err error) {
 			err = errors.New("no fabric")
 		}
 		r.Explained = append(r.Explained, x)
+	case string(has.What) == `"`+collective.NBC+`"`:
+		var h collective.Hidden
+		if err = json.Unmarshal(line, &h); err == nil && (h.Fabric == "" || h.Op == "") {
+			err = fmt.Errorf("operation %q, fabric %q: want an operation over a fabric", h.Op, h.Fabric)
+		}
+		if err == nil {
+			r.Hidden = append(r.Hidden, h)
+		}
 	case has.What != nil:
 		var x overlap.Result
 		if err = json.Unmarshal(line, &x); err == nil && (x.What != "overlap" || x.Fabric == "") {
-			err = fmt.Errorf("what %q, fabric %q: want overlap over a fabric", x.What, x.Fabric)
+			err = fmt.Errorf("what %q, fabric %q: want overlap or nbc over a fabric", x.What, x.Fabric)
 		}
 		if err == nil {
 			r.Overlaps = append(r.Overlaps, x)
@@ -85,5 +94,5 @@ func (r *Report) addLine(line []byte) (err error) {
 // WriteLines writes the report in the format of Add.
 func (r *Report) WriteLines(w io.Writer) error {
 	return errors.Join(bench.WriteLines(w, r.Results), bench.WriteLines(w, r.Plogp), bench.WriteLines(w, r.Cells),
-		bench.WriteLines(w, r.Summaries), bench.WriteLines(w, r.Curves), bench.WriteLines(w, r.Explained), bench.WriteLines(w, r.Overlaps))
+		bench.WriteLines(w, r.Summaries), bench.WriteLines(w, r.Curves), bench.WriteLines(w, r.Explained), bench.WriteLines(w, r.Overlaps), bench.WriteLines(w, r.Hidden))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/internal/bench/collective"
 	"github.com/seed33544411/rma/internal/bench/overlap"
 )
 
@@ -29,7 +30,9 @@ type Report struct {
 	Curves    []choice.Curve
 	Explained []choice.Explanation
 
-	Overlaps []overlap.Result // communication during computation; may be empty
+	// Communication, and collective operations, during computation. Either may be empty.
+	Overlaps []overlap.Result
+	Hidden   []collective.Hidden
 }
 
 //go:embed page.html
@@ -205,6 +208,14 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	hidden, err := HiddenPlots(r.Hidden)
+	if err != nil {
+		return err
+	}
+	hiddenText, err := hiddenTable(r.Hidden)
+	if err != nil {
+		return err
+	}
 	texts := func(n int, write func(i int, w io.Writer) error) (out []string, err error) {
 		for i := range n {
 			var b bytes.Buffer
@@ -225,7 +236,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		"When": r.When.UTC().Format("2006-01-02 15:04 MST"), "Notes": r.Notes, "Figures": figures(plots),
 		"Tables": r.tables(), "Machines": r.machines(), "Points": len(r.Results),
 		"Params": figures(params), "ParamTables": tables, "Choice": choiceSections(r.Cells, r.Summaries), "Curves": curves, "Explained": explained,
-		"Overlaps": figures(overlaps), "OverlapText": overlapText,
+		"Overlaps": figures(overlaps), "OverlapText": overlapText, "Hidden": figures(hidden), "HiddenText": hiddenText,
 	})
 }
 

@@ -11,10 +11,11 @@
 // the computation and both at once in microseconds (medians over iterations of the slower
 // rank's time), and the number of iterations.
 #include <mpi.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "work.h"
 
 enum { MOST = 2000, WARM = 5 };
 
@@ -23,30 +24,6 @@ static char *mem;
 static MPI_Win win = MPI_WIN_NULL;
 static MPI_Request req;
 static enum { MESSAGE, PUT, GET } op;
-static volatile uint64_t sink;
-
-// The loop of internal/bench/overlap. The barrier keeps the compiler from solving it.
-static void work(int64_t n) {
-	uint64_t x = (uint64_t)n | 1;
-	for (int64_t i = 0; i < n; i++) {
-		x = x * 6364136223846793005u + 1442695040888963407u;
-		__asm__ volatile("" : "+r"(x));
-	}
-	sink = x;
-}
-
-static double turns_per_second(void) {
-	const int64_t turns = 100000;
-	double best = 0, end = MPI_Wtime() + 0.05;
-	while (MPI_Wtime() < end) {
-		double t = MPI_Wtime();
-		work(turns);
-		t = MPI_Wtime() - t;
-		if (t > 0 && turns / t > best)
-			best = turns / t;
-	}
-	return best;
-}
 
 static void begin(void) {
 	if (op == MESSAGE && rank == 0)

@@ -1,0 +1,83 @@
+package compare
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/bench/collective"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+func TestParseCells(t *testing.T) {
+	t.Parallel()
+	req := &collective.Request{Ops: []string{"barrier", "scan"}, Sizes: []int{8, 64}}
+	type cell struct {
+		op   string
+		size int
+		us   float64
+	}
+	for out, ok := range map[string]bool{
+		"coll barrier 0 3 4 100\ncoll scan 8 1.5 2 9\ncoll scan 64 2 2 9\n":                   true,
+		"a warning\ncoll barrier 0 3 4 100\nanother\ncoll scan 8 1.5 2 9\ncoll scan 64 2 2 9": true,
+		"":                       false,
+		"coll barrier 0 3 4 100": false,
+		"coll barrier 0 3 4 100\ncoll scan 8 1.5 2 9\ncoll scan 32 2 2 9\n":  false,
+		"coll barrier 0 3 4 100\ncoll scan 8 0 2 9\ncoll scan 64 2 2 9\n":    false,
+		"coll barrier 0 3 4 100\ncoll scan 8 nan 2 9\ncoll scan 64 2 2 9\n":  false,
+		"coll barrier 0 3 4 100\ncoll scan 8 1 2 9 9\ncoll scan 64 2 2 9\n":  false,
+		"coll barrier 0 3 4\ncoll scan 8 1 2 9\ncoll scan 64 2 2 9\n":        false,
+		"coll barrier 0 \ncoll scan 8 1 2 9\ncoll scan 64 2 2 9\n":           false,
+		"nbc barrier 0 3 4 5 100\ncoll scan 8 1.5 2 9\ncoll scan 64 2 2 9\n": false,
+	} {
+		var got []cell
+		err := parseCells([]byte(out), "coll", req, func(op string, size int, v []float64) { got = append(got, cell{op, size, v[0]}) })
+		if !ok {
+			require.ErrorIs(t, err, ErrOutput, "%q", out)
+			continue
+		}
+		require.NoError(t, err, "%q", out)
+		require.Equal(t, []cell{{"barrier", 0, 3}, {"scan", 8, 1.5}, {"scan", 64, 2}}, got)
+	}
+}
+
+// Each installed library measures every operation and finds the results right; Open MPI also by more
+// ranks than this machine may have processors, which MPICH, which always polls, takes long for.
+func TestCollectiveOfPeersInstalledHere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts other libraries' programs")
+	}
+	for _, name := range MPINames() {
+		ctx := testutil.Context(t, testutil.Limit)
+		c, err := NewCollective(ctx, "shm", name)
+		if err != nil {
+			require.ErrorIs(t, err, ErrMissing)
+			t.Log(err)
+			continue
+		}
+		req := &collective.Request{Ops: collective.Ops, Sizes: []int{8, 24}, Ranks: 2, Time: time.Microsecond}
+		if name == "openmpi" {
+			req.Ranks = 3
+		}
+		rs, err := c.Latency(ctx, req)
+		require.NoError(t, err)
+		require.Len(t, rs, req.Cells())
+		for _, r := range rs {
+			require.Equal(t, name, r.Peer)
+			require.Equal(t, req.Ranks, r.Ranks)
+			require.Positive(t, r.US)
+			require.GreaterOrEqual(t, r.MaxUS, r.US*0.999)
+		}
+		req.Sizes = []int{8}
+		hs, err := c.Hidden(ctx, req)
+		require.NoError(t, err)
+		require.Len(t, hs, req.Cells())
+		for i, h := range hs {
+			require.Equal(t, []string{name, collective.NBC, collective.Ops[i]}, []string{h.Peer, h.What, h.Op})
+			require.True(t, h.Pure > 0 && h.Both > 0, "%+v", h)
+		}
+		require.NoError(t, c.Close())
+		require.NoDirExists(t, c.dir)
+	}
+}

@@ -1,0 +1,114 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/collective"
+)
+
+// HiddenPlots draws heat maps of how much of each collective operation a computation hides: a figure
+// for each number of ranks, link and library, operations down, sizes across.
+func HiddenPlots(hs []collective.Hidden) (out []Plot, err error) {
+	type figure struct {
+		ranks          int
+		fabric, series string
+	}
+	of := map[figure][]collective.HiddenCell{}
+	var order []figure
+	for _, c := range collective.HiddenCells(hs) {
+		k := figure{c.Ranks, c.Fabric, c.Series()}
+		if of[k] == nil {
+			order = append(order, k)
+		}
+		of[k] = append(of[k], c)
+	}
+	for i, k := range order {
+		p := newPlot(fmt.Sprintf("%s: hidden part of collective operations by %d ranks over %s, %%", k.series, k.ranks, k.fabric), "bytes", "")
+		m := newHeat(of[k])
+		p.Add(m)
+		p.X.Tick.Marker, p.Y.Tick.Marker = m.columns(), m.rows()
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.5, float64(len(m.sizes))-0.5, -0.5, float64(len(m.ops))-0.5
+		b, err := svg(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Plot{fmt.Sprintf("nbc-%d-%s-%d", k.ranks, k.fabric, i), b})
+	}
+	return out, nil
+}
+
+// heatCells is a heat map: a rectangle for each cell, with its value.
+type heatCells struct {
+	ops   []string // from the bottom
+	sizes []int
+	cells []collective.HiddenCell
+}
+
+func newHeat(cells []collective.HiddenCell) *heatCells {
+	m := &heatCells{cells: cells}
+	for _, c := range cells {
+		if !slices.Contains(m.ops, c.Op) {
+			m.ops = append(m.ops, c.Op)
+		}
+		if !slices.Contains(m.sizes, c.Size) {
+			m.sizes = append(m.sizes, c.Size)
+		}
+	}
+	slices.Reverse(m.ops)
+	slices.Sort(m.sizes)
+	return m
+}
+
+func (m *heatCells) columns() (ts plot.ConstantTicks) {
+	for i, n := range m.sizes {
+		ts = append(ts, plot.Tick{Value: float64(i), Label: bench.FormatSize(n)})
+	}
+	return ts
+}
+
+func (m *heatCells) rows() (ts plot.ConstantTicks) {
+	for i, op := range m.ops {
+		ts = append(ts, plot.Tick{Value: float64(i), Label: op})
+	}
+	return ts
+}
+
+// Plot implements plot.Plotter.
+func (m *heatCells) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	style := p.X.Tick.Label
+	style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
+	for _, cell := range m.cells {
+		i, j := float64(slices.Index(m.sizes, cell.Size)), float64(slices.Index(m.ops, cell.Op))
+		box := []vg.Point{{X: x(i - 0.5), Y: y(j - 0.5)}, {X: x(i + 0.5), Y: y(j - 0.5)}, {X: x(i + 0.5), Y: y(j + 0.5)}, {X: x(i - 0.5), Y: y(j + 0.5)}}
+		c.FillPolygon(heatColor(cell.Overlap/100), box)
+		c.FillText(style, vg.Point{X: x(i), Y: y(j)}, fmt.Sprintf("%.0f", cell.Overlap))
+	}
+}
+
+// heatColor returns a colour for x: red at 0, white at a half, green at 1.
+func heatColor(x float64) color.Color {
+	fade := func(x float64) uint8 { return 255 - uint8(130*min(max(x, 0), 1)) }
+	if x < 0.5 {
+		return color.NRGBA{255, fade(1 - 2*x), fade(1 - 2*x), 255}
+	}
+	return color.NRGBA{fade(2*x - 1), 255, fade(2*x - 1), 255}
+}
+
+// hiddenTable returns the figures as text, "" if there are none.
+func hiddenTable(hs []collective.Hidden) (string, error) {
+	if len(hs) == 0 {
+		return "", nil
+	}
+	var b bytes.Buffer
+	err := collective.WriteHidden(&b, hs)
+	return b.String(), err
+}
