@@ -2,7 +2,6 @@ package logp
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,9 +138,8 @@ func parseSize(s string) (int64, bool) {
 	if s == "*" {
 		return 0, true
 	}
-	digits, unit := bytesize.Cut(s)
-	n, err := strconv.ParseInt(digits, 10, 64)
-	return n * unit, err == nil && n >= 1 && n <= min(MaxSize, math.MaxInt64)/unit && strconv.FormatInt(n, 10) == digits
+	n, err := bytesize.Parse(s)
+	return n, err == nil && n >= 1 && n <= MaxSize && s[0] != '+' && s[0] != '0'
 }
 
 // String returns the row in the form that ParseTables reads.

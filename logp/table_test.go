@@ -78,7 +78,7 @@ func TestTableErrors(t *testing.T) {
 		";":                                 {"", 1, "", "want [COUNTx]SIZE[@FIRST]=MODE"},
 		"4K=auto":                           {"", 1, "4K=auto", `mode "auto": want eager, gather, scatter`},
 		"4K=eager=gather":                   {"", 1, "4K=eager=gather", `mode "eager=gather"`},
-		"4k=eager":                          {"", 1, "4k=eager", `size "4k": want bytes, such as 64 or 4K, or *`},
+		"4q=eager":                          {"", 1, "4q=eager", `size "4q": want bytes, such as 64 or 4K, or *`},
 		"0=eager":                           {"", 1, "0=eager", `size "0"`},
 		"=eager":                            {"", 1, "=eager", `size ""`},
 		"+4=eager":                          {"", 1, "+4=eager", `size "+4"`},

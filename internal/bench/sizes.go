@@ -3,7 +3,6 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,24 +60,18 @@ func parseSize(s string) (int, error) {
 	if s == "" {
 		return 0, fmt.Errorf("%w: missing number, want for example 8,4K,1M or 8:4M", ErrSizes)
 	}
-	num, unit := bytesize.Cut(strings.TrimSuffix(strings.ToUpper(s), "IB"))
-	if unit == 1 && len(num) != len(s) { // "8iB"
-		return 0, fmt.Errorf("%w: %q is not a size, want for example 64, 4K or 1M", ErrSizes, s)
-	}
-	n, err := strconv.ParseInt(num, 10, 64)
+	n, err := bytesize.Parse(s)
 	switch {
-	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("%w: %s is out of range 1 to %s", ErrSizes, s, FormatSize(MaxSize))
-	case err != nil:
+	case errors.Is(err, strconv.ErrSyntax):
 		return 0, fmt.Errorf("%w: %q is not a size, want for example 64, 4K or 1M", ErrSizes, s)
+	case err != nil || n > MaxSize:
+		return 0, fmt.Errorf("%w: %s is out of range 1 to %s", ErrSizes, s, FormatSize(MaxSize))
 	case n < 0:
 		return 0, fmt.Errorf("%w: %s is negative", ErrSizes, s)
 	case n == 0:
 		return 0, fmt.Errorf("%w: zero is not a size to measure, the smallest is 1", ErrSizes)
-	case n > math.MaxInt64/unit || n*unit > MaxSize:
-		return 0, fmt.Errorf("%w: %s is out of range 1 to %s", ErrSizes, s, FormatSize(MaxSize))
 	}
-	return int(n * unit), nil
+	return int(n), nil
 }
 
 // FormatSize formats a size as ParseSizes reads it: 8, 4K, 1M, 1G.

@@ -60,7 +60,7 @@ func (t *Type) parse(text string) (p parsed, err error) {
 	case Count:
 		p.n, err = strconv.ParseInt(text, 10, 64)
 	case Bytes:
-		p.n, err = parseBytes(text)
+		p.n, err = bytesize.Parse(text)
 	case Duration:
 		var d time.Duration
 		d, err = time.ParseDuration(text)
@@ -141,18 +141,6 @@ func (t *Type) write(n int64) string {
 		return bytesize.Format(n)
 	}
 	return strconv.FormatInt(n, 10)
-}
-
-func parseBytes(text string) (int64, error) {
-	digits, scale := bytesize.Cut(strings.TrimSuffix(text, "iB"))
-	if scale == 1 && digits != text {
-		return 0, errForm // "5iB"
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err == nil && (n > math.MaxInt64/scale || n < math.MinInt64/scale) {
-		err = errForm
-	}
-	return n * scale, err
 }
 
 func parseSwitch(text string) (int64, error) {

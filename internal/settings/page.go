@@ -56,7 +56,7 @@ processes, and the variables that Kubernetes sets for services with names such a
 
 ## Values
 
-Durations are written as in Go (` + "`50ms`, `2s`, `1m30s`" + `), sizes with K, M and G for powers of 1024, switches as 1 or 0
+Durations are written as in Go (` + "`50ms`, `2s`, `1m30s`" + `), sizes with K, M and G (or KiB, MiB and GiB) for powers of 1024, switches as 1 or 0
 (also true, false, on, off, yes, no).
 `
 

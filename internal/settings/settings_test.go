@@ -171,12 +171,12 @@ func TestFileSyntax(t *testing.T) {
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	size := Type{Kind: Bytes, Min: 1 << 10, Max: 1 << 30}
-	for text, want := range map[string]int64{"1024": 1 << 10, "64K": 1 << 16, "64KiB": 1 << 16, "1M": 1 << 20, "1G": 1 << 30} {
+	for text, want := range map[string]int64{"1024": 1 << 10, "64K": 1 << 16, "64KiB": 1 << 16, "64k": 1 << 16, "1M": 1 << 20, "1G": 1 << 30} {
 		p, err := size.parse(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, p.n, text)
 	}
-	for _, text := range []string{"", "1", "2G", "K", "5iB", "1k", "1 K", "99999999999999G", "-1K", "1.5K"} {
+	for _, text := range []string{"", "1", "2G", "K", "5iB", "1q", "1 K", "99999999999999G", "-1K", "1.5K"} {
 		_, err := size.parse(text)
 		require.Error(t, err, text)
 	}

@@ -168,7 +168,6 @@ func (h *Host) addCache(c Cache) {
 
 // parseSize parses a size in the format of sysfs: "48K", "32M", bytes without a letter.
 func parseSize(text string) (uint64, bool) {
-	digits, unit := bytesize.Cut(text)
-	n, err := strconv.ParseUint(digits, 10, 32)
-	return n * uint64(unit), err == nil && n > 0
+	n, err := bytesize.Parse(text)
+	return uint64(n), err == nil && n > 0
 }
