@@ -85,6 +85,7 @@ type Engine struct {
 	drives uint64 // number of times that applications began to drive
 	lucky  uint   // waits ended by Poller.Poll
 	steps  uint   // waits ended by a step
+	over   bool   // closed: neither the protocol nor links may be used any longer
 	cs     [pollBatch]fabric.Completion
 
 	policy     cpu.SpinPolicy
@@ -171,7 +172,8 @@ func StartOn(e *Engine, s cpu.Set) error {
 }
 
 // Close ends the progress goroutine. Waiters that are not finished get ErrClosed; the
-// caller should have ended them before. Idempotent.
+// caller should have ended them before. When it returns, the engine uses neither the protocol
+// nor the links any longer, whatever method is called. Idempotent.
 func (e *Engine) Close() error {
 	if e.closed.CompareAndSwap(false, true) {
 		close(e.quit)
@@ -182,7 +184,7 @@ func (e *Engine) Close() error {
 		<-e.ended
 	}
 	err := e.naps.close()
-	e.Do(func() {}) // leaves no link armed
+	e.Do(func() { e.over = true }) // leaves no link armed
 	return errors.Join(err, e.events.close())
 }
 
@@ -227,7 +229,7 @@ func (e *Engine) Kick() {
 	if !e.tryLock(ownerApp) {
 		return // the owner checks Pending after it has released the engine
 	}
-	e.proto.Step()
+	step(e)
 	e.release()
 }
 
@@ -312,12 +314,13 @@ func (e *Engine) release() {
 	var armed bool
 	for {
 		armed = e.armed
+		over := e.over
 		e.held.Drop()
 		e.owner.Store(ownerNone)
-		if !e.proto.Pending() || !e.tryLock(ownerApp) {
+		if !e.proto.Pending() || over || !e.tryLock(ownerApp) {
 			break
 		}
-		e.proto.Step()
+		step(e)
 	}
 	if !armed && e.parked.Load() > 0 {
 		e.wake()
@@ -337,14 +340,24 @@ func (e *Engine) disarm(n int) {
 // pollOnce polls once. Owner's. It reports whether anything happened.
 func (e *Engine) pollOnce() bool {
 	e.AssertOwned()
-	busy := e.proto.Step()
+	busy := step(e)
 	return e.pollLinks() || busy
+}
+
+// step is Protocol.Step. Owner's.
+// Hot path.
+func step(e *Engine) bool {
+	e.AssertOwned()
+	return !e.over && e.proto.Step()
 }
 
 // pollLinks handles the completions of the links. Owner's. It reports whether there were
 // any, or requests of peers that a poll executed.
 func (e *Engine) pollLinks() (busy bool) {
 	e.AssertOwned()
+	if e.over {
+		return false
+	}
 	for i, l := range e.links {
 		if n := l.Poll(e.cs[:]); n > 0 {
 			e.proto.Complete(i, e.cs[:n])

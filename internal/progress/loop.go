@@ -192,6 +192,9 @@ func (e *Engine) sleep() {
 // cannot be armed. Owner's.
 func arm(e *Engine) (time.Duration, bool) {
 	e.AssertOwned()
+	if e.over {
+		return 0, false
+	}
 	for i, l := range e.links {
 		quiet, err := l.Arm()
 		if err != nil {

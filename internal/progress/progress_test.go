@@ -252,6 +252,45 @@ func TestCloseEndsWaits(t *testing.T) {
 	require.ErrorIs(t, g.Wait(), ErrClosed)
 }
 
+// after is a protocol and a link that count what is called of them.
+type after struct {
+	fabric.Link
+	calls   atomic.Int32
+	pending atomic.Bool
+}
+
+func (a *after) Pending() bool                         { return a.pending.Load() }
+func (a *after) Step() bool                            { a.calls.Add(1); a.pending.Store(false); return false }
+func (a *after) Poll([]fabric.Completion) int          { a.calls.Add(1); return 0 }
+func (a *after) Rest(bool) time.Duration               { return 0 }
+func (a *after) Complete(_ int, _ []fabric.Completion) {}
+
+// When Close has returned, memory and links may be closed: nothing uses them any longer.
+func TestNothingAfterClose(t *testing.T) {
+	l, err := sim.NewNetwork(sim.Options{}).NewLink()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	a := &after{Link: l}
+	e, err := New([]fabric.Link{a}, a, cpu.Default())
+	require.NoError(t, err)
+	require.False(t, e.Progress())
+	require.EqualValues(t, 2, a.calls.Swap(0)) // a step and a poll; no goroutine has been started
+	require.NoError(t, e.Close())
+	a.calls.Store(0)
+	a.pending.Store(true) // posted too late
+	ctx := testutil.Context(t, testutil.Limit)
+	var w Waiter
+	for range 2 * cheapPolls {
+		require.ErrorIs(t, e.Wait(ctx, &w), ErrClosed)
+		_, err := e.WaitAny(ctx, 0, Waiters{&w})
+		require.ErrorIs(t, err, ErrClosed)
+		e.Kick()
+		e.Do(func() {})
+		require.False(t, e.Progress())
+	}
+	require.Zero(t, a.calls.Load())
+}
+
 // Do excludes polls, and gets its turn while others drive and wait.
 func TestDo(t *testing.T) {
 	a, b := pair(t, sim.Options{Caps: sim.CapsLike("tcp"), MaxDelay: 5})

@@ -136,6 +136,9 @@ const (
 // drive polls until w is done, the policy of sp or ctx ends, or another goroutine needs
 // ownership.
 func (e *Engine) drive(ctx context.Context, w *Waiter, l Poller, sp *cpu.Spinner) (end int) {
+	if e.over {
+		return driveOver
+	}
 	for n := 1; ; n++ {
 		if l != nil && e.pollEvent(w, l, n) {
 			return driveOver

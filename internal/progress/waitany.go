@@ -82,7 +82,7 @@ func (e *Engine) progressFor(start int, ws Waiters) (busy bool, done int) {
 		return false, -1
 	}
 	e.drives++
-	if busy, done = e.proto.Step(), -1; busy {
+	if busy, done = step(e), -1; busy {
 		done = ws.done(start)
 	}
 	if done < 0 {
