@@ -90,8 +90,8 @@ func TestThePlanIsCarriedOut(t *testing.T) {
 				parts[q.Mode]++
 				messages[q.Mode] += uint64(len(q.Messages))
 				for _, k := range q.Messages {
-					if e.Why == logp.WhyCoalesced {
-						break // not planned
+					if e.Why == logp.WhyCoalesced || len(a.ch.batch.modes) == 0 {
+						break // not planned, or gathered without a batch
 					}
 					require.Equal(t, q.Mode, a.ch.batch.modes[k], "message %d", k)
 				}
@@ -184,4 +184,80 @@ func TestRunsByNumber(t *testing.T) {
 		}
 	}
 	require.Greater(t, runs, 50)
+}
+
+// A backlog that is planned as one gather, as the one before, goes without a batch, and
+// arrives; another one does not.
+func TestGatheredAgain(t *testing.T) {
+	t.Parallel()
+	flat, err := logp.NewCurve([]logp.Point{{NS: 100}})
+	require.NoError(t, err)
+	// A gather costs 500 ns beyond an eager message and saves 150 a message: there are runs of
+	// four messages and more, and none of three.
+	p := logp.Params{Os: flat, G: 50, Ls: 5000}
+	p.Extra[logp.Gather] = logp.Extra{Fixed: 350}
+	o := Options{Params: &p, Ring: eager.Options{Blocks: 64}, InPlace: 2 << 10}
+	a, b := pair(t, simLinks(sim.Options{}), 1<<20, o, o)
+	for i, c := range []struct {
+		sizes  []int
+		sync   bool
+		batch  bool // goes as a batch
+		gather uint64
+	}{
+		{sizes: []int{900, 300, 20, 7, 1200}, batch: true, gather: 1}, // longer than messages of runs
+		{sizes: []int{900, 300, 20, 7, 1200}, gather: 1},
+		{sizes: []int{7, 1200, 0, 300, 20, 900}, gather: 1},
+		{sizes: []int{7, 1200, 20, 300, 3000}, batch: true, gather: 1}, // one in place
+		{sizes: []int{900, 300, 20, 7, 1200}, gather: 1},
+		{sizes: []int{900, 300, 20, 7, 1200}, sync: true, batch: true, gather: 1},
+	} {
+		m := &a.ch.sender.model
+		for class := range m.runMax {
+			m.runMax[class] = min(m.runMax[class], 512)
+		}
+		outs, ins := make([]Out, len(c.sizes)), make([]In, len(c.sizes))
+		notes, got := make([]note, len(outs)), make([]note, len(outs))
+		at := 0
+		for k, size := range c.sizes {
+			outs[k] = Out{
+				Data: a.reg.Bytes()[at : at+size : at+size], Tag: uint32(k % 3), Done: &notes[k],
+				LKey: a.reg.LKey(), RKey: a.reg.Key().RKey, Registered: true, Sync: c.sync && k == 1,
+			}
+			for x := range outs[k].Data {
+				outs[k].Data[x] = byte(i + k + x)
+			}
+			ins[k] = In{Buf: b.reg.Bytes()[at : at+size : at+size], Tag: uint32(k % 3), Done: &got[k]}
+			at += size + 8
+		}
+		before := a.ch.Stats()
+		for k := range outs {
+			a.ch.Send(&outs[k])
+		}
+		_, _, err = a.ch.Progress()
+		require.NoError(t, err)
+		s := a.ch.Stats()
+		require.Equal(t, c.batch, len(a.ch.batch.modes) > 0, "backlog %d", i)
+		require.EqualValues(t, 1, s.Plans-before.Plans, "backlog %d", i)
+		require.Equal(t, c.gather, s.Gathers-before.Gathers, "backlog %d", i)
+		for k := range ins {
+			b.ch.Recv(&ins[k])
+		}
+		testutil.Eventually(t, testutil.Limit, func() bool {
+			require.NoError(t, a.turn())
+			require.NoError(t, b.turn())
+			for k := range got {
+				if got[k].n+notes[k].n < 2 {
+					return false
+				}
+			}
+			return true
+		}, "all messages there")
+		for k, size := range c.sizes {
+			require.NoError(t, got[k].err)
+			require.Equal(t, size, got[k].size)
+			for x, v := range ins[k].Buf {
+				require.Equal(t, byte(i+k+x), v)
+			}
+		}
+	}
 }

@@ -199,6 +199,7 @@ func (s *sender) view() error {
 		return err
 	}
 	s.stats.Plans++
+	s.gathered = oneGather(plan)
 	b.follow(plan)
 	s.window.announced(b, s.ring)
 	if s.around {

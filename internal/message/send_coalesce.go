@@ -2,6 +2,7 @@ package message
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/gather"
@@ -34,19 +35,26 @@ const (
 	gatherRoom = 64
 )
 
-// sendRun sends the front of the backlog if it is a run of small messages. ok is false if
-// it is not, and nothing was sent: it has to be planned.
+// sendRun sends the front of the backlog if it is a run of small messages, or a gather as
+// planned. ok is false if it is not, and nothing was sent: it has to be planned.
 //
 // Hot path.
 func (s *sender) sendRun() (moved, ok bool) {
 	most := s.model.runMax[runClass(s.backlog.n)]
-	if most < 0 || len(s.dests.open) > 0 {
+	if most < 0 && !s.gathered || len(s.dests.open) > 0 {
 		return false, false
 	}
 	if s.run == nil {
 		s.run = newRun(&s.opt)
 	}
-	r, behind, ok := s.frontRun(most)
+	var r coalesced
+	var behind *Out
+	if most >= 0 {
+		r, behind, ok = s.frontRun(most)
+	}
+	if !ok && s.gathered {
+		r, behind, ok = s.gatheredRun()
+	}
 	if !ok {
 		return false, false
 	}
@@ -107,37 +115,73 @@ func (s *sender) frontRun(most int) (r coalesced, behind *Out, ok bool) {
 	return r, o, k > 0 && (differ == 0 || r.bytes+k*entryRoom+gatherRoom <= s.room)
 }
 
+// gatheredRun returns the whole backlog if its plan is one gather of messages that are
+// copied, as that of the last planned backlog was. Programs repeat themselves: such a backlog
+// goes without the lists of a batch, once more planned only if this guess is wrong.
+func (s *sender) gatheredRun() (r coalesced, behind *Out, ok bool) {
+	s.gathered = false
+	if s.backlog.n > s.opt.Batch {
+		return r, nil, false
+	}
+	b := &s.batch
+	b.reset()
+	var n neighbour
+	for o := s.backlog.head; o != nil; o = o.next {
+		if o.Registered && len(o.Data) >= s.model.inPlace {
+			return r, nil, false
+		}
+		b.Messages = append(b.Messages, n.describe(o))
+	}
+	s.model.waits(&b.Batch)
+	if plan, err := s.model.planner.Plan(&b.Batch); err != nil || !oneGather(plan) {
+		return r, nil, false // an error is sendBatch's
+	}
+	r, behind, ok = s.frontRun(math.MaxInt)
+	if s.gathered = ok && behind == nil && r.fits(s.room); s.gathered {
+		s.stats.Plans++
+	}
+	return r, behind, s.gathered
+}
+
+// oneGather reports whether all of a batch is one gather.
+func oneGather(plan *logp.Plan) bool {
+	return len(plan.Parts) == 1 && plan.Parts[0].Mode == logp.Gather
+}
+
+// fits reports whether one gather of at most room bytes holds r, whatever the sizes of its
+// messages.
+func (r *coalesced) fits(room int) bool {
+	return r.bytes+len(r.outs)*(entryRoom+2)+gatherRoom <= room
+}
+
 // newRun allocates the list of messages of a run: a peer that gets one message at a time
 // needs none.
 func newRun(o *Options) []*Out { return make([]*Out, o.Batch) }
 
-// plannedRun returns the messages first[from:to] of the batch that are to be gathered.
-// ok reports whether they can be coalesced: all are copied, their numbers are
-// consecutive, and one gather has room for them.
-func (s *sender) plannedRun(from, to int) (r coalesced, ok bool) {
-	if s.run == nil {
-		s.run = newRun(&s.opt)
-	}
-	r.outs, ok = s.run[:0], true
+// run returns the messages first[from:to] that are to be gathered, in outs, which has room
+// for them. ok reports whether they can be coalesced if one gather has room: all are shorter
+// than inPlace or not registered, and thus copied, and their numbers are consecutive.
+func (b *batch) run(outs []*Out, from, to, inPlace int) (r coalesced, ok bool) {
+	r.outs, ok = outs[:0], true
 	for i := from; i < to; i++ {
-		if s.batch.modes[i] != logp.Gather {
+		if b.modes[i] != logp.Gather {
 			continue
 		}
-		o := s.batch.first[i]
+		o := b.first[i]
 		if len(r.outs) == 0 {
 			r.tag = o.Tag
 		} else if o.seq != r.outs[0].seq+uint64(len(r.outs)) {
 			ok = false
 		}
-		if o.Registered && len(o.Data) >= s.model.inPlace {
+		if o.Registered && len(o.Data) >= inPlace {
 			ok = false
 		}
-		r.outs = append(r.outs, o) // has capacity for a batch
+		r.outs = append(r.outs, o)
 		r.bytes += len(o.Data)
 		r.sizes |= len(o.Data)
 		r.differ |= o.Tag ^ r.tag
 	}
-	return r, ok && r.bytes+len(r.outs)*(entryRoom+2)+gatherRoom <= s.room
+	return r, ok
 }
 
 // stageRun stages the messages of r as one gather.

@@ -88,8 +88,11 @@ func (s *sender) fill(stop uint64) (all bool) {
 // stageGather stages the messages first[from:to] of the batch that are to be gathered: as a
 // coalesced run if possible, else packed, in as many ring messages as necessary.
 func (s *sender) stageGather(from, to int) bool {
-	r, ok := s.plannedRun(from, to)
-	if !ok {
+	if s.run == nil {
+		s.run = newRun(&s.opt)
+	}
+	r, ok := s.batch.run(s.run, from, to, s.model.inPlace)
+	if !ok || !r.fits(s.room) {
 		ok = s.pack(&r, from)
 	} else if ok = s.stageRun(&r); ok {
 		for i := from; i < to; i++ {

@@ -57,6 +57,8 @@ type sender struct {
 	// dests holds the receives that the peer has advertised.
 	dests destinations
 
+	gathered bool // the last planned backlog was one gather
+
 	// Scratch of the ring: the piece of a message in place; the messages of a gather and
 	// the packer that lays them out; the messages of a coalesced run, the bound of a gather
 	// in bytes, and its header and tags.
