@@ -3,6 +3,7 @@ package rma
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -101,5 +102,51 @@ func BenchmarkOwnPut(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Half a round trip of a []byte, memory that is not registered, between two ranks of this
+// process, each driven by a thread of its own, in ns, as the lower quartile: forced modes
+// beside the choice of the model, which is measured before.
+//
+//	go test -run '^$' -bench PrivateMessages -benchtime 1000x .
+func BenchmarkPrivateMessages(b *testing.B) {
+	for _, size := range []int{4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20} {
+		for _, mode := range []Mode{ModeAuto, ModeEager, ModeGather, ModeScatter} {
+			b.Run(fmt.Sprintf("%d/%s", size, mode), func(b *testing.B) {
+				es := openWith(b, 2, "shm", func(c *Config) { c.Sampling, c.Mode = "force", mode })
+				ctx := context.Background()
+				var took []time.Duration
+				var g errgroup.Group
+				for me := range 2 {
+					g.Go(func() error {
+						runtime.LockOSThread()
+						defer runtime.UnlockOSThread()
+						p, buf := es[me].Peer(1-me), make([]byte, size)
+						for range b.N + 20 {
+							at := time.Now()
+							for k := range 2 {
+								if (me+k)%2 == 0 {
+									if err := p.Send(buf).Wait(ctx); err != nil {
+										return err
+									}
+								} else if _, err := p.Recv(buf).Wait(ctx); err != nil {
+									return err
+								}
+							}
+							if me == 0 {
+								took = append(took, time.Since(at))
+							}
+						}
+						return nil
+					})
+				}
+				require.NoError(b, g.Wait())
+				took = took[20:]
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/4])/2, "half-ns")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
 	}
 }

@@ -239,6 +239,15 @@ type Serving interface {
 	Served() uint32
 }
 
+// PrivateReader is implemented by links that reach memory of a peer that they have not
+// allocated in another way than memory that they have.
+type PrivateReader interface {
+	// ReadPrivate copies from one memory of this process to another as the link reads such
+	// memory of a peer, so that the time of that can be measured. The lengths must be equal.
+	// It reports whether it did; if not, the peer's processor has a part in it. Owner's.
+	ReadPrivate(dst, src []byte) bool
+}
+
 // CopyTuner is implemented by links that copy large blocks with the processor and let
 // callers set the sizes from which on each method is used. Methods may be called from any
 // goroutine at any time; a request in flight keeps its method.

@@ -35,13 +35,13 @@ func (p *Params) Direct(x Message) Cost {
 }
 
 // DirectFrom returns the size from which Direct costs less than the ring, to the precision
-// of powers of two and halves between them; MaxSize if it never does. For registered memory
-// at both ends.
-func (p *Params) DirectFrom(l *Limits) int64 {
+// of powers of two and halves between them; MaxSize if it never does. there are the flags of
+// the messages: memory that is registered.
+func (p *Params) DirectFrom(l *Limits, there Flags) int64 {
 	b := Batch{Messages: make([]Message, 1), Limits: *l}
 	from := int64(MaxSize)
 	for n := int64(1) << 30; n >= 16; n = n * 3 / 4 {
-		x := Message{Size: n, Flags: Registered | DestRegistered}
+		x := Message{Size: n, Flags: there}
 		b.Messages[0] = x
 		ring := math.Inf(1)
 		for _, m := range [...]Mode{Eager, Gather} {

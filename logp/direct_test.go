@@ -33,9 +33,9 @@ func TestDirect(t *testing.T) {
 func TestDirectFrom(t *testing.T) {
 	t.Parallel()
 	p, l := thesis(t), plain()
-	require.Equal(t, int64(MaxSize), p.DirectFrom(&l), "where copies cost nothing")
+	require.Equal(t, int64(MaxSize), p.DirectFrom(&l, Registered|DestRegistered), "where copies cost nothing")
 	p.C = mustCurve(t, Point{0, 10, 1}, Point{1 << 20, 100000, 1})
-	from := p.DirectFrom(&l)
+	from := p.DirectFrom(&l, Registered|DestRegistered)
 	require.Positive(t, from)
 	ring := func(n int64) float64 {
 		b := Batch{Messages: []Message{{Size: n, Flags: Registered | DestRegistered}}, Limits: l}
@@ -50,7 +50,7 @@ func TestDirectFrom(t *testing.T) {
 	require.Less(t, direct(from), ring(from))
 	require.GreaterOrEqual(t, direct(from*3/4), ring(from*3/4))
 	few := usual()
-	from = p.DirectFrom(&few)
+	from = p.DirectFrom(&few, Registered|DestRegistered)
 	require.LessOrEqual(t, from, few.GatherMax, "what the ring cannot carry")
 }
 

@@ -21,8 +21,9 @@ type Params struct {
 	// Memory(S) is the additional time of a batch of S bytes because it does not fit the
 	// processor's caches; see Curve.Split.
 	Memory Curve `json:"memory,omitzero"`
-	// R(m) is the time of registering and deregistering m bytes. Unknown: never register
-	// for a transfer.
+	// R(m) is the time of registering and deregistering m bytes, and by how much longer the
+	// link takes to read them than memory that it has allocated. Unknown: never register for
+	// a transfer.
 	R Curve `json:"register"`
 
 	G  float64 `json:"g"`  // ns between two operations of a link, beyond Os

@@ -27,7 +27,7 @@
 //	chains of 8   one write compared with many posted by one call             g, Ocpu
 //	ball          8 bytes there and back, with the peer polling               Ls
 //	hush          it sleeps again
-//	locally       idle polls, copies, registrations                           Or, C, R
+//	locally       idle polls, copies, registrations and reads of private memory  Or, C, R
 //	grid          one write compared with a chain, powers of two              Os
 //	refine        points where the curve bends, then those of low confidence
 //

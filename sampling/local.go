@@ -73,7 +73,8 @@ func (t *turn) copies() error {
 	return nil
 }
 
-// registrations measures R: registering memory that is in use, and deregistering it.
+// registrations measures R: registering memory that is in use, and deregistering it, and by
+// how much longer the link takes to read such memory of a peer than memory of its own.
 func (t *turn) registrations() error {
 	// Above this size registration is linear in the number of pages, and touching more of
 	// them first would cost more than the result is worth.
@@ -86,6 +87,7 @@ func (t *turn) registrations() error {
 	for i := 0; i < len(mem); i += offheap.PageSize {
 		mem[i] = 1 // like memory that contains a message
 	}
+	private, _ := t.s.p.Link.(fabric.PrivateReader)
 	for size := 4 << 10; size <= top; size *= 4 {
 		p := &pointSeries{size: size}
 		t.reg = append(t.reg, p)
@@ -98,11 +100,29 @@ func (t *turn) registrations() error {
 			if err != nil {
 				return 0, fmt.Errorf("register %d bytes: %w", size, err)
 			}
-			return t.since(a), nil
+			took := t.since(a)
+			if private != nil {
+				took += t.slower(private, mem[:size])
+			}
+			return took, nil
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// slower returns by how much longer p takes to read mem, as memory that the link has not
+// allocated, than to copy it; 0 if p does not read it so.
+func (t *turn) slower(p fabric.PrivateReader, mem []byte) float64 {
+	to := t.in[:len(mem)]
+	a := t.s.p.Now()
+	if !p.ReadPrivate(to, mem) {
+		return 0
+	}
+	read := t.since(a)
+	a = t.s.p.Now()
+	copy(to, mem)
+	return max(0, read-t.since(a))
 }

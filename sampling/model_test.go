@@ -63,6 +63,17 @@ func TestKnownParametersAreRecovered(t *testing.T) {
 	}
 }
 
+// By how much longer the link takes to read private memory counts as registering does.
+func TestPrivateMemoryIsRegisteredLonger(t *testing.T) {
+	w := adapter()
+	w.private = func(m int) float64 { return 1500 + float64(m)/10 }
+	a, b := inWorld(t, w, Options{Mode: Force, MaxSize: 1 << 18})
+	r := inTurns(t, w, a, b)
+	reg := w.reg
+	w.reg = func(m int) float64 { return reg(m) + w.private(m) } // a copy takes no time in this world
+	checkRecovered(t, w, r, 0.03)
+}
+
 // Where writes in a chain hold each other up, Os is what a write alone takes.
 func TestCrowdedChains(t *testing.T) {
 	w := adapter()

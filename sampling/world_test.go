@@ -32,9 +32,10 @@ type world struct {
 	a, b, g, ls, lh float64
 	os              func(m int) float64
 	reg             func(m int) float64
-	jitter          float64 // of the one-way time, as a fraction, only ever added
-	hiccup          float64 // chance that an operation takes a time slice more
-	crowd           float64 // an operation behind another takes this fraction longer
+	private         func(m int) float64 // of reading private memory; nil: not in another way
+	jitter          float64             // of the one-way time, as a fraction, only ever added
+	hiccup          float64             // chance that an operation takes a time slice more
+	crowd           float64             // an operation behind another takes this fraction longer
 }
 
 type happening struct {
@@ -178,6 +179,17 @@ func (e *slowEP) Post(wrs []fabric.WR) (int, error) {
 		w.later(arrive, r, func() { e.send(r) })
 	}
 	return len(wrs), nil
+}
+
+// ReadPrivate implements fabric.PrivateReader.
+func (l *slow) ReadPrivate(dst, src []byte) bool {
+	if l.w.private == nil {
+		return false
+	}
+	l.w.mu.Lock()
+	l.w.t += l.w.private(copy(dst, src))
+	l.w.mu.Unlock()
+	return true
 }
 
 // later schedules an arrival; of a read or a signalled request the completion

@@ -163,3 +163,18 @@ func BenchmarkFarList(b *testing.B) {
 		})
 	}
 }
+
+// Memory is copied by the call that reads it from another process, where that works.
+func TestReadPrivate(t *testing.T) {
+	x, _ := pair(t, Options{}, fabric.EndpointOptions{})
+	src, dst := []byte("private memory"), make([]byte, 14)
+	if x.link.ReadPrivate(dst, src) {
+		require.Equal(t, src, dst)
+	} else {
+		require.NotEmpty(t, x.Near().Reason)
+	}
+	require.False(t, x.link.ReadPrivate(dst[:13], src))
+	require.False(t, x.link.ReadPrivate(nil, nil))
+	y, _ := pair(t, Options{DisableCMA: true}, fabric.EndpointOptions{})
+	require.False(t, y.link.ReadPrivate(dst, src))
+}

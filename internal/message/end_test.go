@@ -172,7 +172,7 @@ func advertisedBehindALostMessage(t *testing.T, answered bool) {
 	lost, came := 0, 0
 	for seed := range uint64(60) {
 		a, b := pair(t, simLinks(sim.Options{Seed: seed, MaxDelay: 60}), 200_000, Options{Policy: policies["table"]}, Options{})
-		b.ch.advertiseFrom, b.ch.advertised.outcomes.always, b.ch.pins.most = 1, true, 1<<30
+		b.ch.advertiseFrom, b.ch.advertisePrivate, b.ch.advertised.outcomes.always, b.ch.pins.most = 1, 1, true, 1<<30
 		var sent note
 		var got [2]note
 		for i := range got {

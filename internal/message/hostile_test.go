@@ -19,7 +19,7 @@ import (
 // there: script is a list of (kind, length, number, payload).
 func attack(tb testing.TB, script []byte) (victim *side) {
 	liar, victim := pair(tb, simLinks(sim.Options{}), 1<<16, Options{}, Options{})
-	victim.ch.advertiseFrom, victim.ch.model.writeFrom, victim.ch.advertised.outcomes.always = 100, 100, true
+	victim.ch.advertiseFrom, victim.ch.advertisePrivate, victim.ch.model.writeFrom, victim.ch.advertised.outcomes.always = 100, 100, 100, true
 	var got [8]note
 	var sent []*note
 	for i := range got {

@@ -12,6 +12,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/sampling"
 )
 
 // Scripts that advertise write messages in place, and come too late at times.
@@ -45,6 +46,43 @@ func TestWrittenFrom(t *testing.T) {
 		require.NoError(t, a.ch.SetPolicy(policies[policy]))
 		require.True(t, want(a.ch), "%s: alone %d, written from %d, announced from %d", policy, a.ch.model.alone, a.ch.model.writeFrom, a.ch.advertiseFrom)
 	}
+}
+
+// Memory that is not registered, and takes long to reach, is advertised from a larger size on.
+func TestPrivateReceivesAreAdvertisedLater(t *testing.T) {
+	t.Parallel()
+	p := sampling.Defaults("shm")
+	var err error
+	p.R, err = logp.NewCurve([]logp.Point{{NS: 100}})
+	require.NoError(t, err)
+	bounds := func() (registered, private int) {
+		a, _ := pair(t, simLinks(sim.Options{}), 64, Options{Params: &p}, Options{Params: &p})
+		return a.ch.advertiseFrom, a.ch.advertisePrivate
+	}
+	before, soon := bounds()
+	p.R, err = logp.NewCurve([]logp.Point{{NS: 2000}, {Size: 1 << 20, NS: 60_000}})
+	require.NoError(t, err)
+	after, late := bounds()
+	require.Equal(t, before, after)
+	require.Greater(t, late, soon)
+	require.Greater(t, late, after)
+
+	a, b := pair(t, simLinks(sim.Options{}), 1<<20, Options{Params: &p}, Options{Params: &p})
+	b.ch.advertised.outcomes.always = true
+	var got [2]note
+	own := make([]byte, after)
+	b.ch.Recv(&In{Buf: own, Tag: 1, Done: &got[0]})
+	require.Zero(t, b.ch.advertised.waiting)
+	b.recv(0, after, 2, &got[1])
+	require.Equal(t, 1, b.ch.advertised.waiting)
+	var sent [2]note
+	copy(a.send(0, after, 1, &sent[0]), own)
+	a.send(after, after, 2, &sent[1])
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		require.NoError(t, a.turn())
+		require.NoError(t, b.turn())
+		return got[0].n+got[1].n+sent[0].n+sent[1].n == 4
+	}, "both messages there")
 }
 
 // What is decided without a plan under a table is what the planner decides for a message alone.
@@ -96,7 +134,7 @@ func TestBoundsFollowTables(t *testing.T) {
 func firstPair(t *testing.T, o sim.Options) (a, b *side) {
 	a, b = pair(t, simLinks(o), 1<<16, Options{}, Options{})
 	for _, s := range []*side{a, b} {
-		s.ch.advertiseFrom, s.ch.model.writeFrom, s.ch.advertised.outcomes.always, s.ch.model.alone = 100, 100, true, 99
+		s.ch.advertiseFrom, s.ch.advertisePrivate, s.ch.model.writeFrom, s.ch.advertised.outcomes.always, s.ch.model.alone = 100, 100, 100, true, 99
 	}
 	return a, b
 }

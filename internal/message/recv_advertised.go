@@ -48,7 +48,7 @@ func (a *advertised) watch(in *In) {
 	if !in.Remote && (in.Registered || int64(len(in.Buf)) > a.pins.most) {
 		return
 	}
-	if len(in.Buf) >= a.advertiseFrom && in.Use == nil && uint64(len(in.Buf)) <= math.MaxUint32 {
+	if a.large(in) && in.Use == nil && uint64(len(in.Buf)) <= math.MaxUint32 {
 		in.waits = true
 		a.waiting++
 		a.dirty = true
@@ -117,7 +117,7 @@ func (a *advertised) unwatch(in *In) {
 
 // fromRing records that a receive got a message of the ring.
 func (a *advertised) fromRing(in *In) {
-	if len(in.Buf) >= a.advertiseFrom && in.Use == nil {
+	if a.large(in) && in.Use == nil {
 		a.outcomes.change(in, -1)
 	}
 }

@@ -24,7 +24,7 @@ func (r *receiver) Recv(in *In) {
 	}
 	r.posted.push(in)
 	r.advertised.watch(in)
-	in.plain = !in.waits && !in.Peek && in.Use == nil && in.Source == nil && len(in.Buf) < r.advertiseFrom
+	in.plain = !in.waits && !in.Peek && in.Use == nil && in.Source == nil && !r.large(in)
 }
 
 // Offer passes in the first unexpected message that it matches, as Recv does, but does not

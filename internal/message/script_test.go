@@ -239,7 +239,7 @@ func script(t *testing.T, open opener, seed uint64, policy string, how first, st
 	sa, sb := pair(t, open, scriptMem, oa, ob)
 	if how == always {
 		for _, s := range []*side{sa, sb} {
-			s.ch.advertiseFrom, s.ch.model.writeFrom, s.ch.advertised.outcomes.always, s.ch.pins.most = atLeast, from, true, 1<<30
+			s.ch.advertiseFrom, s.ch.advertisePrivate, s.ch.model.writeFrom, s.ch.advertised.outcomes.always, s.ch.pins.most = atLeast, atLeast, from, true, 1<<30
 		}
 	}
 	a := &player{t: t, rng: rng, s: sa, shared: oa.Shared, seed: seed*2 + 1, big: big, use: 4}

@@ -162,33 +162,41 @@ func (m *model) probes(first, next, most int64) []int64 {
 // boundLarge computes the length from which a single message is announced, and that from
 // which one is written if its destination is known: the alternatives there are the ring and
 // the mode of a policy. Under a table, no shorter one is announced and no longer one is not:
-// the rest follows the table message by message.
+// the rest follows the table message by message. A message is written from the length for
+// registered memory on: the receiver knows its own memory.
 func (m *model) boundLarge() {
-	m.advertiseFrom, m.writeFrom = math.MaxInt, math.MaxInt
+	m.advertiseFrom, m.writeFrom = m.boundsLarge(logp.Registered | logp.DestRegistered)
+	m.advertisePrivate, _ = m.boundsLarge(logp.DestRegistered) // what is not registered is charged once
+}
+
+// boundsLarge is boundLarge for messages with these flags.
+func (m *model) boundsLarge(there logp.Flags) (advertise, write int) {
+	advertise = math.MaxInt
 	b := logp.Batch{Messages: make([]logp.Message, 1), Limits: m.limits}
 	free := m.opt.Policy.Free()
 	for _, n := range m.probes(1, 2, 1<<30) {
-		b.Messages[0] = logp.Message{Size: n, Flags: logp.Registered | logp.DestRegistered}
+		b.Messages[0] = logp.Message{Size: n, Flags: there}
 		p, err := m.planner.Plan(&b)
 		announced := err == nil && p.Modes() == logp.ModeSet(0).With(logp.Scatter)
 		switch {
 		case !announced:
-			m.advertiseFrom = math.MaxInt
-		case m.advertiseFrom == math.MaxInt:
-			m.advertiseFrom = int(n)
+			advertise = math.MaxInt
+		case advertise == math.MaxInt:
+			advertise = int(n)
 		}
 		if announced && free {
 			break
 		}
 	}
-	m.writeFrom = m.advertiseFrom
-	if p := m.planner.Params(); m.advertiseFrom < math.MaxInt && free {
-		m.writeFrom = max(min(m.writeFrom, int(min(p.DirectFrom(&b.Limits), math.MaxInt32))), m.alone+1)
-		m.advertiseFrom = max(m.advertiseFrom, leastAdvertised)
+	write = advertise
+	if p := m.planner.Params(); advertise < math.MaxInt && free {
+		write = max(min(write, int(min(p.DirectFrom(&b.Limits, there), math.MaxInt32))), m.alone+1)
+		advertise = max(advertise, leastAdvertised)
 	}
 	if m.opt.Adverts < 0 {
-		m.advertiseFrom = math.MaxInt
+		advertise = math.MaxInt
 	}
+	return advertise, write
 }
 
 // runClasses is the number of classes of backlogs with a bound of their own: 1, 2 to 3, 4

@@ -34,8 +34,17 @@ type streams struct {
 	unflushed bool
 
 	// advertiseFrom is the least length in bytes of a receive's buffer for an
-	// advertisement. The sender computes it with its own bounds, from the cost model.
-	advertiseFrom int
+	// advertisement, if the buffer is registered; advertisePrivate, if it is not. The sender
+	// computes them with its own bounds, from the cost model.
+	advertiseFrom, advertisePrivate int
+}
+
+// large reports whether in is long enough to be advertised.
+func (s *streams) large(in *In) bool {
+	if in.Remote {
+		return len(in.Buf) >= s.advertiseFrom
+	}
+	return len(in.Buf) >= s.advertisePrivate
 }
 
 // fail ends the channel: waiting messages end at once, receives when the messages before
