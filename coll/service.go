@@ -26,7 +26,8 @@ type service struct {
 	fetching [][2]int // by rank: buffers in use
 	stalled  bool     // a rank has no buffer left
 
-	drops discards
+	drops   discards
+	closing atomic.Bool // the engine closes: nothing is discarded any longer
 
 	contention *cpu.Contention
 
@@ -152,6 +153,7 @@ func (s *service) forget(t *team) {
 }
 
 func (s *service) close() {
+	s.closing.Store(true)
 	s.mu.Lock()
 	s.err = rma.ErrClosed
 	teams := s.all()
@@ -160,7 +162,7 @@ func (s *service) close() {
 	}
 	s.mu.Unlock()
 	for _, t := range teams {
-		t.end(fmt.Errorf("coll: team %q: %w", t.name, rma.ErrClosed))
+		t.end(fmt.Errorf("coll: team %q: %w", t.name, rma.ErrClosed), nil)
 		t.mu.Lock()
 		board := t.board
 		t.mu.Unlock()
@@ -354,6 +356,9 @@ type discard struct {
 
 // discard drops a message with data for which there is no use, when it arrives.
 func (s *service) discard(p *rma.Peer, later uint32) {
+	if s.closing.Load() {
+		return // the sender is to hear that this rank is gone, not that it refuses
+	}
 	d := &s.drops
 	d.mu.Lock()
 	defer d.mu.Unlock()

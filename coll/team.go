@@ -213,7 +213,7 @@ func (t *Team) Close() error {
 	if t.t == t.t.s.world {
 		return fmt.Errorf("coll: close: %w: the team of all ranks lasts as long as the engine", ErrInvalid)
 	}
-	t.t.end(fmt.Errorf("coll: team %q: %w", t.t.name, rma.ErrClosed))
+	t.t.end(fmt.Errorf("coll: team %q: %w", t.t.name, rma.ErrClosed), nil)
 	t.t.s.forget(t.t)
 	t.t.mu.Lock()
 	board := t.t.board
@@ -636,7 +636,11 @@ func (t *team) remove(o *operation) {
 		t.asking--
 	}
 	if ch := t.channels[o.key.tag]; ch != nil {
-		ch.recent[o.key.seq%uint32(len(ch.recent))] = o.call
+		c := o.asked
+		if o.launched { // otherwise whoever starts it may be choosing the algorithm
+			c = o.call
+		}
+		ch.recent[o.key.seq%uint32(len(ch.recent))] = c
 	}
 }
 
@@ -667,19 +671,19 @@ func (t *team) fail(o *operation, err error) {
 	t.revoke(err)
 }
 
-// revoke ends the team on all ranks.
+// revoke ends the team on all ranks. The others are told before messages of theirs are
+// refused: the reason is to reach them first.
 func (t *team) revoke(why error) {
-	if t.end(fmt.Errorf("coll: team %q: %w: %w", t.name, ErrRevoked, why)) {
-		t.s.tell(t, why)
-	}
+	t.end(fmt.Errorf("coll: team %q: %w: %w", t.name, ErrRevoked, why), func() { t.s.tell(t, why) })
 }
 
-// end fails all operations of the team, present and later. It reports whether this call did.
-func (t *team) end(err error) bool {
+// end fails all operations of the team, present and later, unless that has been done. It
+// calls first, if it is not nil, before it refuses messages.
+func (t *team) end(err error, first func()) {
 	t.mu.Lock()
 	if t.err != nil {
 		t.mu.Unlock()
-		return false
+		return
 	}
 	t.err = err
 	ops := make([]*operation, 0, len(t.ops))
@@ -689,6 +693,9 @@ func (t *team) end(err error) bool {
 	came, board := t.early, t.board
 	t.early, t.unknown, t.kept, t.waiting, t.free, t.requests, t.spare, t.plans = nil, nil, 0, nil, nil, nil, nil, nil
 	t.mu.Unlock()
+	if first != nil {
+		first()
+	}
 	for _, es := range came {
 		for e := es.first; e != nil; e = e.next {
 			t.drop(e.from, &e.h)
@@ -700,5 +707,4 @@ func (t *team) end(err error) bool {
 	if board != nil {
 		board.fail()
 	}
-	return true
 }
