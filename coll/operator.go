@@ -1,5 +1,7 @@
 package coll
 
+import "crypto/subtle"
+
 // Integer is the set of integers that reductions combine.
 type Integer interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64
@@ -107,10 +109,12 @@ func Max[T Ordered]() Operator[T] {
 // And is the bitwise and; for bool, the logical one.
 func And[T Bits]() Operator[T] {
 	return Operator[T]{code: opAnd, combine: func(dst, src []T) {
-		d, s := bytesOf(dst), bytesOf(src)
-		s = s[:len(d)]
+		d, s, rest, with := words(dst, src)
 		for i := range d {
 			d[i] &= s[i]
+		}
+		for i := range rest {
+			rest[i] &= with[i]
 		}
 	}}
 }
@@ -118,10 +122,12 @@ func And[T Bits]() Operator[T] {
 // Or is the bitwise or; for bool, the logical one.
 func Or[T Bits]() Operator[T] {
 	return Operator[T]{code: opOr, combine: func(dst, src []T) {
-		d, s := bytesOf(dst), bytesOf(src)
-		s = s[:len(d)]
+		d, s, rest, with := words(dst, src)
 		for i := range d {
 			d[i] |= s[i]
+		}
+		for i := range rest {
+			rest[i] |= with[i]
 		}
 	}}
 }
@@ -129,12 +135,22 @@ func Or[T Bits]() Operator[T] {
 // Xor is the bitwise exclusive or; for bool, the logical one.
 func Xor[T Bits]() Operator[T] {
 	return Operator[T]{code: opXor, combine: func(dst, src []T) {
-		d, s := bytesOf(dst), bytesOf(src)
-		s = s[:len(d)]
-		for i := range d {
-			d[i] ^= s[i]
-		}
+		d := bytesOf(dst)
+		subtle.XORBytes(d, d, bytesOf(src))
 	}}
+}
+
+// words returns the memory of two slices of one length as words of 8 bytes, as far as it can
+// be used so, and what is left of it.
+func words[T any](dst, src []T) (d, s []uint64, rest, with []byte) {
+	rest = bytesOf(dst)
+	with = bytesOf(src)[:len(rest)]
+	dw, ok := elementsOf[uint64](rest)
+	sw, too := elementsOf[uint64](with)
+	if !ok || !too || len(dw) == 0 {
+		return nil, nil, rest, with
+	}
+	return dw, sw[:len(dw)], rest[8*len(dw):], with[8*len(dw):]
 }
 
 // folding is a reduction of memory: dst becomes dst∘src or, with lower, src∘dst. src may be

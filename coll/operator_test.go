@@ -61,6 +61,48 @@ func reduces[T comparable](t *testing.T, ts []*Team, name string, op Op[T], in [
 	}
 }
 
+// Bitwise reductions take eight bytes at a time, and what is left.
+func TestBitwise(t *testing.T) {
+	g := rand.New(rand.NewPCG(3, 4))
+	random := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(g.Uint32())
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		op Op[byte]
+		f  func(a, b byte) byte
+	}{
+		"And": {And[byte], func(a, b byte) byte { return a & b }},
+		"Or":  {Or[byte], func(a, b byte) byte { return a | b }},
+		"Xor": {Xor[byte], func(a, b byte) byte { return a ^ b }},
+	} {
+		for n := range 40 {
+			dst, src, want := random(n + 1)[n%2:][:n], random(n + 2)[n%3:][:n], make([]byte, n) // aligned to words or not
+			for i := range want {
+				want[i] = c.f(dst[i], src[i])
+			}
+			c.op().combine(dst, src)
+			require.Equal(t, want, dst, "%s of %d bytes", name, n)
+		}
+	}
+}
+
+// A reduction of 512 KiB of words, by the element.
+func BenchmarkReduction(b *testing.B) {
+	for name, op := range map[string]Op[uint64]{"Sum": Sum[uint64], "Min": Min[uint64], "And": And[uint64], "Or": Or[uint64], "Xor": Xor[uint64]} {
+		b.Run(name, func(b *testing.B) {
+			dst, src, f := make([]uint64, 64<<10), make([]uint64, 64<<10), op().combine
+			b.SetBytes(512 << 10)
+			for b.Loop() {
+				f(dst, src)
+			}
+		})
+	}
+}
+
 // A reduction of two operands to other memory is made in pieces of whole elements.
 func TestCombine(t *testing.T) {
 	combineAll(t, []int{0, 1, 5, fusedMax/3 - 1, fusedMax / 3, fusedMax/3 + 1, fusedMax}, func(dst, src [3]uint8) [3]uint8 {

@@ -45,7 +45,8 @@ const lineWork = 100
 // figuresOf derives figures from the parameters of a path, by the formulas of the modes that
 // messages of operations use: eager up to inlineMax, and up to foldMax for data of reductions,
 // rendezvous behind a header above. maps
-// says that the receiver's processor copies from the sender's memory.
+// says that the receiver's processor copies from the sender's memory, which is the
+// application's own: the link has not allocated it, and reads it by that much longer.
 func figuresOf(p *logp.Params, maps bool) *figures {
 	f := &figures{flags: maps}
 	post := p.CPU.A + p.CPU.B
@@ -69,6 +70,9 @@ func figuresOf(p *logp.Params, maps bool) *figures {
 			f.Out[i] = p.Os.At(n)
 		}
 		f.Receiver[i] = 2*messageWork + 2*p.Or.At(headerSize) + post + p.Os.At(n) + p.Lh
+		if maps {
+			f.Receiver[i] += p.R.At(n)
+		}
 	}
 	return f
 }

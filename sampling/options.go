@@ -213,10 +213,11 @@ var (
 // of link, for mode off. Their confidence is 0. They are equal on every host, so that peers
 // decide alike.
 func Defaults(link string) logp.Params {
-	var d struct{ g, ls, lh, post, perByte, copyByte float64 }
+	d := struct{ g, ls, lh, post, perByte, copyByte, register float64 }{register: 20_000}
 	switch link {
 	case "shm":
 		d.g, d.ls, d.lh, d.post, d.perByte, d.copyByte = 20, 150, 50, 60, 0.1, 0.1
+		d.register = 2000 // process_vm_readv
 	case "ibv":
 		// A 100 Gbit/s adapter: 0.2 µs between operations (on every card in the source), 1
 		// µs one way.
@@ -233,7 +234,7 @@ func Defaults(link string) logp.Params {
 		return c
 	}
 	return logp.Params{
-		Os: line(0, d.perByte), Or: line(50, 0), C: line(5, d.copyByte), R: line(20_000, 0.05),
+		Os: line(0, d.perByte), Or: line(50, 0), C: line(5, d.copyByte), R: line(d.register, 0.05),
 		G: d.g, Ls: d.ls, Lh: d.lh, CPU: logp.Posting{A: d.post, B: 20},
 	}
 }
