@@ -33,7 +33,8 @@
 // from the receiver's call, in the operation, the number or type of elements, the reduction
 // or the root, the operations of the team fail on all ranks with a *MismatchError that names
 // both ranks and calls. The calls of two ranks are compared only when one of the two receives
-// a message of the other.
+// a message of the other; with RMA_COLL_CHECK=1 each rank also sends its calls to the next
+// one of the team, so that all differences are found.
 //
 // # Failures
 //
@@ -63,6 +64,7 @@
 //	create.go     New, Split, Shrink: members exchange the numbers by which they know the team
 //	algorithm.go  the algorithms, which make schedules; choose.go which one is used,
 //	              by predicted time (predict.go) or by RMA_COLL_ALGORITHM
+//	check.go      RMA_COLL_CHECK: ranks tell each other about their calls
 //	flags.go      board: small operations through memory that the ranks of a host map
 //	schedule.go   schedule: steps with dependencies, independent of addresses
 //	run.go        operation, Request: a schedule that is performed

@@ -18,6 +18,7 @@ type service struct {
 	world  *team
 	serial atomic.Uint32 // of payloads
 	force  map[kind]algorithm
+	check  bool // RMA_COLL_CHECK
 
 	receiving atomic.Pointer[rma.Receiving]
 	// Of messages that are not in place; the engine's goroutine's.
@@ -58,7 +59,11 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("coll: %w", err)
 	}
-	s := &service{eng: eng, force: force, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, refused: map[string]map[int]error{}, lost: map[int]error{},
+	check, err := checking()
+	if err != nil {
+		return nil, fmt.Errorf("coll: %w", err)
+	}
+	s := &service{eng: eng, force: force, check: check, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, refused: map[string]map[int]error{}, lost: map[int]error{},
 		fetching: make([][2]int, eng.Size()), contention: cpu.NewContention()}
 	ranks := make([]int, eng.Size())
 	for r := range ranks {

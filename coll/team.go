@@ -50,6 +50,7 @@ type team struct {
 	kept     int              // memory of early, in bytes
 	spare    []*early         // to be used again
 	unknown  map[int]*unknown // by rank of the job, before the members are known
+	ahead    map[key]call     // of the previous rank, of operations that this one has not begun: see check
 	asked    bool             // the operations that distribute the figures have been started
 	asking   int              // those in flight
 	waiting  []*operation     // whose algorithm is not chosen yet
@@ -390,6 +391,7 @@ func (t *team) launch(o *operation, alg algorithm, spins bool) (flag uint64) {
 			t.fail(o, err)
 		}
 	}
+	t.check(o)
 	if flag > 0 {
 		t.board.begin(o, spins)
 	} else {
@@ -590,7 +592,7 @@ func (t *team) arrive(from int, h *header, parts ...[]byte) {
 // this rank, or something that does not come as a message.
 func (t *team) inquired(from int, h *header) {
 	t.mu.Lock()
-	mine := h.call
+	mine, wrong := h.call, error(nil)
 	o, ch := t.ops[key{h.tag, h.seq}], t.channels[h.tag]
 	switch theirs := h.call; {
 	case o != nil && o.launched:
@@ -601,9 +603,13 @@ func (t *team) inquired(from int, h *header) {
 		}
 	case ch != nil && ch.next-h.seq-1 < uint32(len(ch.recent)): // it is over
 		mine = ch.recent[h.seq%uint32(len(ch.recent))]
+	case ch == nil || int32(h.seq-ch.next) >= 0:
+		wrong = t.keepCall(from, h)
 	}
 	t.mu.Unlock()
-	if mine != h.call {
+	if wrong != nil {
+		t.revoke(wrong)
+	} else if mine != h.call {
 		t.refuse(from, mine, h, 0)
 	}
 }
@@ -691,6 +697,7 @@ func (t *team) end(err error, first func()) {
 		ops = append(ops, o)
 	}
 	came, board := t.early, t.board
+	t.ahead = nil
 	t.early, t.unknown, t.kept, t.waiting, t.free, t.requests, t.spare, t.plans = nil, nil, 0, nil, nil, nil, nil, nil
 	t.mu.Unlock()
 	if first != nil {

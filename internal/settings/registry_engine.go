@@ -65,6 +65,12 @@ var engineSettings = []Setting{
 		Where: "coll", Since: "0.2",
 	},
 	{
+		Env: "RMA_COLL_CHECK", Type: Type{Kind: Switch}, Default: "0", EnvOnly: true,
+		What:  "1: each rank tells the next one of its team about each of its collective calls, so that all differences between the calls of ranks are found and named; on all ranks alike",
+		Why:   "headers of messages show most differences; where no message passes between two ranks whose calls differ, both would wait. A message for each call is for debugging",
+		Where: "coll", Since: "0.2",
+	},
+	{
 		Env: "RMA_SAMPLING", Field: "Sampling", Type: Type{Kind: Enum, Values: []string{"cached", "force", "off"}}, Default: "cached",
 		What:  "origin of the cost model's parameters of a link: `cached`, a saved measurement, otherwise a new one; `force`, a new one; `off`, default parameters of the kind of link",
 		Why:   "a measurement takes one pair of ranks per kind of link tens of milliseconds at the first start, and gives better choices than defaults",
