@@ -125,6 +125,9 @@ func (c *connectionEnd) RailDown(number int) { closeRail((*Peer)(c), number) }
 // RailClosed implements bringup.Peer.
 func (c *connectionEnd) RailClosed(number int) { c.one.Rails().Closed(number) }
 
+// RailIdle implements bringup.Peer.
+func (c *connectionEnd) RailIdle(number int) bool { return c.one.Rails().Idle(number) }
+
 // Idle implements bringup.Peer.
 func (c *connectionEnd) Idle() bool {
 	c.eng.proto.inbox.TakeOver()

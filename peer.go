@@ -51,12 +51,13 @@ type Peer struct {
 	budget pending.Budget // of both
 }
 
-// railEnd is this side of a rail. ep is the owner's; the rest does not change.
+// railEnd is this side of a rail. ep and lost are the owner's; the rest does not change.
 type railEnd struct {
 	has  bool
 	link int   // index
 	num  uint8 // in keys
 	ep   fabric.Endpoint
+	lost uint64 // times that it was connected and ended before the connection
 }
 
 // errRailNotified says that a peer has sent what does not travel on rails.
@@ -88,6 +89,7 @@ func closeRail(p *Peer, i int) {
 	p.eng.prog.AssertOwned()
 	if ep := p.rails[i].ep; ep != nil {
 		p.rails[i].ep = nil
+		p.rails[i].lost++
 		_ = ep.Close() // errors are reported by the requests
 		p.one.Rails().Down(i)
 	}
@@ -400,7 +402,7 @@ func (p *Peer) stats() PeerStats {
 	for i := range p.rails {
 		if p.railed && (i == 0 || p.rails[i].has) {
 			c := p.one.Rails().Counts(i)
-			s.Rails = append(s.Rails, RailStats{Number: i, Up: c.Up, Parts: c.Parts, Bytes: c.Bytes, Again: c.Again, NsPerByte: c.PerByte})
+			s.Rails = append(s.Rails, RailStats{Number: i, Up: c.Up, Parts: c.Parts, Bytes: c.Bytes, Again: c.Again, Lost: p.rails[i].lost, NsPerByte: c.PerByte})
 		}
 	}
 	s.Counts.addOneSided(p.one.Counts())

@@ -230,23 +230,67 @@ func TestRailsDie(t *testing.T) {
 			for r, e := range es {
 				testutil.Eventually(t, testutil.Limit, func() bool {
 					s := e.Peer(1 - r).Stats().Rails
-					return s[0].Up && !s[1].Up && !s[2].Up
-				}, "both rails are down")
+					return s[0].Up && s[1].Up && s[2].Up && s[1].Lost == 1 && s[2].Lost == 1
+				}, "both rails are connected again")
 			}
 			require.Nil(t, p.Stats().Err)
 		})
 	}
 }
 
-// breakRail ends a rail, as its link would.
-func (e *Engine) breakRail(number int) {
+// Rails that are lost again and again, on either side and while they are being connected, come
+// back each time; what is put and got meanwhile is right, and counters are exact.
+func TestRailsComeBack(t *testing.T) {
+	onRails(t, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		const n, turns = 1 << 16, 24
+		mems, keys := share(t, es, 2*n+64)
+		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
+		rng := rand.New(rand.NewPCG(5, 6))
+		for i := range turns {
+			victim := 1 + rng.IntN(len(p.Stats().Rails)-1)
+			was, broke := p.Stats().Rails[victim], false
+			for k := range 4 {
+				testutil.Fill(src[:n], uint64(i*4+k), 0)
+				put := p.Put(keys[1].At(0), mems[0].Slice(0, n))
+				if k == i%4 {
+					broke = es[rng.IntN(2)].breakRail(victim)
+				}
+				add := p.FetchAdd(keys[1].At(2*n), 1)
+				get := p.Get(mems[0].Slice(n, n), keys[1].At(0))
+				require.NoError(t, WaitAll(ctx, put, add.Request, get))
+				require.NoError(t, testutil.Verify(dst[:n], uint64(i*4+k), 0))
+				require.NoError(t, testutil.Verify(src[n:2*n], uint64(i*4+k), 0))
+			}
+			if was.Up && broke && i%3 > 0 { // otherwise the next one may be lost before this one is back
+				testutil.Eventually(t, testutil.Limit, func() bool {
+					s := p.Stats().Rails[victim]
+					return s.Up && s.Lost > was.Lost
+				}, "the rail is back")
+			}
+		}
+		connectRails(t, es)
+		before := parts(p)
+		testutil.Eventually(t, testutil.Limit, func() bool {
+			require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, n)).Wait(ctx))
+			return parts(p) > before
+		}, "rails that came back carry parts")
+		require.EqualValues(t, 4*turns, binary.NativeEndian.Uint64(dst[2*n:]))
+		require.Nil(t, p.Stats().Err)
+	})
+}
+
+// breakRail ends a rail, as its link would. It returns false if the rail is not connected.
+func (e *Engine) breakRail(number int) (did bool) {
 	p := e.peers[1-e.Rank()]
 	e.prog.Do(func() {
 		if ep := p.rails[number].ep; ep != nil {
+			did = true
 			ep.Close()
 			(*oneSidedHost)(p).RailLost(number, fabric.ErrDown)
 		}
 	})
+	return did
 }
 
 // A rail that one side lacks is not used, and the job goes on.

@@ -69,6 +69,7 @@ type RailStats struct {
 	Parts     uint64  // complete
 	Bytes     uint64  // of these
 	Again     uint64  // parts that were sent again because the rail had ended
+	Lost      uint64  // times that the rail was connected and ended
 	NsPerByte float64 // present estimate of its rate; 0 before the first division
 }
 

@@ -55,7 +55,7 @@ type Connection struct {
 	over      bool                    // Go starts no more tasks
 	err       error                   // why there is no connection
 
-	rails   []*railConn // do not change
+	rails   []*railConn // the present attempts; Dialer.mu guards the elements
 	lacking uint8       // rails that the peer has and this side does not, by number; under Dialer.mu
 
 	published []string // keys that this side has put in the job

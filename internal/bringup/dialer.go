@@ -87,6 +87,9 @@ type Peer interface {
 	// RailClosed reports that the peer has closed its endpoint of a rail as well.
 	RailClosed(number int)
 
+	// RailIdle reports whether no request of a rail that both sides have closed is in flight.
+	RailIdle(number int) bool
+
 	// Idle reports whether no operation of a connection that is over is in flight.
 	Idle() bool
 
@@ -309,25 +312,33 @@ func (c *Connector) bury(n *Connection) bool {
 	prog.Do(func() { c.peer.Down(errRemade) })
 	n.end()
 	n.tasks.Wait() // the last of them may post operations, which then must end, too
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		idle := false
-		prog.Do(func() { idle = c.peer.Idle() })
-		if idle {
-			break
-		}
-		prog.Progress()
-		select {
-		case <-tick.C:
-		case <-life.Done():
-			return false
-		}
+	if !c.d.until(life, c.peer.Idle) {
+		return false
 	}
 	for _, key := range n.published {
 		_ = c.d.links.job.Take(key) // fails only if the server is gone, and the keys with it
 	}
 	return true
+}
+
+// until drives the links until idle, which the owner calls, returns true. It returns false if
+// ctx ends first.
+func (d *Dialer) until(ctx context.Context, idle func() bool) bool {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		done := false
+		d.prog.Do(func() { done = idle() })
+		if done {
+			return true
+		}
+		d.prog.Progress()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // renew replaces a connection that is over by a new one. Owner's.

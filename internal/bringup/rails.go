@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
@@ -15,10 +16,18 @@ import (
 // address of an endpoint, or nothing: the sender's endpoint is closed (docs/wire.md).
 const KeyRail = "ep/rail"
 
-// maxRail is the largest number of a rail.
-const maxRail = 3
+const (
+	// maxRail is the largest number of a rail.
+	maxRail = 3
 
-// railConn is the connection of a rail, which belongs to a Connection.
+	// railPause is the time from the loss of a rail to the attempt to connect it again. It
+	// doubles with each attempt that fails, up to maxRailPause.
+	railPause, maxRailPause = 200 * time.Millisecond, 10 * time.Second
+)
+
+// railConn is an attempt to connect a rail, and the connection if it succeeds. It belongs to a
+// Connection. When both sides have closed a rail that was connected, the lower rank calls
+// again: its next address begins an attempt on both sides.
 type railConn struct {
 	Rail
 	n      *Connection
@@ -28,10 +37,15 @@ type railConn struct {
 	join   context.Context
 	giveUp context.CancelFunc
 
-	up bool // it was connected; set before joined is closed
+	up    bool          // it was connected; set before joined is closed
+	was   bool          // an earlier attempt succeeded
+	pause time.Duration // before the next attempt
 
 	// Dialer.mu guards these.
 	named, over, ending bool
+	idle                bool   // it is over, and nothing of it is in flight, on the side that is called
+	next                []byte // the peer's address for the next attempt
+	nextOver            bool   // which the peer has closed already
 }
 
 var (
@@ -42,10 +56,15 @@ var (
 // openRails prepares the rails of the connection.
 func (n *Connection) openRails() {
 	for _, r := range n.c.d.links.Rails(n.c.rank) {
-		x := &railConn{Rail: r, n: n, theirs: make(chan []byte, 1), closed: make(chan struct{}), joined: make(chan struct{})}
-		x.join, x.giveUp = context.WithCancel(n.life)
-		n.rails = append(n.rails, x)
+		n.rails = append(n.rails, n.attempt(r))
 	}
+}
+
+// attempt returns an attempt that has not begun.
+func (n *Connection) attempt(r Rail) *railConn {
+	x := &railConn{Rail: r, n: n, pause: railPause, theirs: make(chan []byte, 1), closed: make(chan struct{}), joined: make(chan struct{})}
+	x.join, x.giveUp = context.WithCancel(n.life)
+	return x
 }
 
 // connect connects the rail, after the connection. A rail that fails costs bandwidth only.
@@ -85,6 +104,9 @@ func (r *railConn) connect() {
 	r.up = err == nil
 	close(r.joined)
 	if err == nil {
+		if r.was {
+			l.Log.Info("rma: rail connected again", "rank", n.c.rank, "rail", r.Where)
+		}
 		d.prog.Kick()
 		return
 	}
@@ -123,9 +145,12 @@ func (r *railConn) agree(why error) {
 		return
 	}
 	d.prog.Do(func() { n.c.peer.RailDown(r.Number) })
-	if r.up {
+	switch {
+	case r.up:
 		l.Log.Warn("rma: rail lost", "rank", n.c.rank, "rail", r.Where, "err", why)
-	} else {
+	case r.was:
+		l.Log.Debug("rma: rail not connected again", "rank", n.c.rank, "rail", r.Where, "err", why)
+	default:
 		l.Log.Warn("rma: rail not connected", "rank", n.c.rank, "rail", r.Where, "err", why)
 	}
 	fail := func(err error) {
@@ -151,6 +176,7 @@ func (r *railConn) agree(why error) {
 	case <-r.closed:
 		d.prog.Do(func() { n.c.peer.RailClosed(r.Number) })
 		d.prog.Kick()
+		r.again()
 	case <-life.Done():
 	case <-late:
 		if r.up {
@@ -159,12 +185,75 @@ func (r *railConn) agree(why error) {
 	}
 }
 
+// again begins the next attempt when nothing of this one is in flight, so that what arrives
+// later belongs to the next one: on the lower rank after a pause, on the other one when the
+// peer calls. A rail that was never connected is not tried again: the peer may lack it.
+func (r *railConn) again() {
+	n := r.n
+	d := n.c.d
+	if !d.until(n.life, func() bool { return n.c.peer.RailIdle(r.Number) }) {
+		return
+	}
+	if n.calls() {
+		if !r.up && !r.was {
+			return
+		}
+		t := time.NewTimer(r.pause)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-n.life.Done():
+			return
+		}
+	}
+	var x *railConn
+	d.mu.Lock()
+	if r.idle = true; n.calls() || r.next != nil {
+		x = r.succeed()
+	}
+	d.mu.Unlock()
+	if x != nil {
+		n.Go(x.connect)
+	}
+}
+
+// calls reports whether this side calls again when a rail was lost.
+func (n *Connection) calls() bool { return n.c.d.links.job.Rank() < n.c.rank }
+
+// succeed replaces r by the next attempt and returns that. Under Dialer.mu.
+func (r *railConn) succeed() *railConn {
+	n := r.n
+	x := n.attempt(r.Rail)
+	if x.was = r.up || r.was; !r.up {
+		x.pause = min(2*r.pause, maxRailPause)
+	}
+	if r.next != nil {
+		x.named = true
+		x.theirs <- r.next
+	}
+	if r.nextOver {
+		x.over = true
+		close(x.closed)
+	}
+	for i := range n.rails {
+		if n.rails[i] == r {
+			n.rails[i] = x
+		}
+	}
+	return x
+}
+
 // RailLost ends a rail that has failed. Owner's; it does not wait.
 func (n *Connection) RailLost(number int, why error) {
-	for _, r := range n.rails {
-		if r.Number == number {
-			r.end(why)
-		}
+	n.c.d.mu.Lock()
+	i := slices.IndexFunc(n.rails, func(r *railConn) bool { return r.Number == number })
+	var r *railConn
+	if i >= 0 {
+		r = n.rails[i]
+	}
+	n.c.d.mu.Unlock()
+	if r != nil {
+		r.end(why)
 	}
 }
 
@@ -194,6 +283,13 @@ func (n *Connection) toldRail(val []byte) bool {
 // told handles the peer's value. Under Dialer.mu.
 func (r *railConn) told(address []byte) bool {
 	switch {
+	case r.over && !r.n.calls() && len(address) > 0 && r.next == nil:
+		if r.next = slices.Clone(address); r.idle {
+			x := r.succeed()
+			r.n.c.d.tasks.Go(func() { r.n.Go(x.connect) })
+		}
+	case r.over && r.next != nil && len(address) == 0 && !r.nextOver:
+		r.nextOver = true
 	case r.over || r.named && len(address) > 0:
 		return false
 	case len(address) > 0:

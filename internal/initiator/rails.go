@@ -75,6 +75,12 @@ func (x *Rails) Closed(i int) {
 	x.kick()
 }
 
+// Idle reports whether no request of a rail is in flight.
+func (x *Rails) Idle(i int) bool {
+	x.q.eng.prog.AssertOwned()
+	return x.rail[i].inflight == 0
+}
+
 // Counts returns the counters of a rail.
 func (x *Rails) Counts(i int) RailCounts {
 	x.q.eng.prog.AssertOwned()
