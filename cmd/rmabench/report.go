@@ -62,7 +62,8 @@ standard output, to be included in another report.
 
 The report also shows the parameters of the cost model for every fabric, the quality
 of its choices (heat maps), bandwidth where the choice changes, the explanation of
-one batch, and messages of 1 MiB beside computation; --choice none omits these, --choice full measures the whole grid.
+one batch, messages of 1 MiB beside computation, and latencies beside computing and waiting goroutines and a stream;
+--choice none omits these, --choice full measures the whole grid.
 
 --verbs-by COMMAND measures verbs on another machine, or a virtual one: rmabench runs
 COMMAND followed by this program and its arguments; COMMAND must run it with the same

@@ -31,11 +31,11 @@ func TestReportShowsTheModel(t *testing.T) {
 	code, _, errs := rmabench(t, "report", "--fabrics", "tcp", "--tests", "lat", "--ops", "send", "--sizes", "8,4K", "--time", "1ms", "--out", dir)
 	require.Equal(t, exitOK, code, errs)
 	require.Contains(t, errs, "(100 %)")
-	require.Contains(t, errs, "tcp overlap, both computing") // the last step
+	require.Contains(t, errs, "tcp concurrent, ping beside 1") // the last step
 	check := func(dir string) {
 		page, err := os.ReadFile(filepath.Join(dir, "report.html"))
 		require.NoError(t, err)
-		for _, want := range []string{"Automatic choice compared with forced modes", "Regret, %", "Sampled parameters", "A batch explained", "66 messages", "Bandwidth around the switches", "batches of 16", "Communication during computation", "</html>"} {
+		for _, want := range []string{"Automatic choice compared with forced modes", "Regret, %", "Sampled parameters", "A batch explained", "66 messages", "Bandwidth around the switches", "batches of 16", "Communication during computation", "Latency beside other work", `id="reactivity-handler"`, `id="threads-put-signals"`, `id="concurrent-ping-messages-65536"`, "</html>"} {
 			require.Contains(t, string(page), want)
 		}
 	}
@@ -49,7 +49,7 @@ func TestReportShowsTheModel(t *testing.T) {
 	require.Len(t, rep.Summaries, 1)
 	require.Len(t, rep.Curves, 2)
 	require.Len(t, rep.Explained, 1)
-	require.Len(t, rep.Overlaps, 9)
+	require.Len(t, rep.Overlaps, 9+4+6+4)
 
 	merged := t.TempDir()
 	code, _, errs = rmabench(t, "report", "--fabrics", "none", "--add", lines, "--out", merged)

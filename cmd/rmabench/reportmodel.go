@@ -53,6 +53,17 @@ func (f *reportFlags) overlap(fabric string) overlap.Request {
 	}
 }
 
+// beside returns the latencies of a report beside computing goroutines, waiting goroutines, and
+// streams.
+func (f *reportFlags) beside(fabric string) []overlap.Request {
+	req := overlap.Request{Fabric: fabric, Rounds: 1, Time: f.time}
+	react, threads, streams := req, req, req
+	react.What, react.Ops, react.Counts = "reactivity", []string{"get", "handler"}, []int{0, 1}
+	threads.What, threads.Beside, threads.Counts = "threads", []string{"signals"}, []int{0, 1, 16}
+	streams.What, streams.Beside, streams.Counts, streams.Sizes = "concurrent", []string{"messages"}, []int{0, 1}, []int{64 << 10}
+	return []overlap.Request{react, threads, streams}
+}
+
 // modelSteps returns the number of progress steps of model for a fabric.
 func (f *reportFlags) modelSteps() int {
 	if f.choice == "none" {
@@ -60,12 +71,16 @@ func (f *reportFlags) modelSteps() int {
 	}
 	r := f.cells("")
 	over := f.overlap("")
-	return 1 + len(r.Cells()) + 1 + len(reportCurves) + over.Points()
+	n := 1 + len(r.Cells()) + 1 + len(reportCurves) + over.Points()
+	for _, b := range f.beside("") {
+		n += b.Points()
+	}
+	return n
 }
 
 // model adds the parameters of the cost model on a fabric, the comparison of modes, the
-// explanation of a batch, the curves around the model's switches, and messages beside
-// computation.
+// explanation of a batch, the curves around the model's switches, messages beside
+// computation, and latencies beside other work.
 func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Report, p *progress) error {
 	left := f.modelSteps()
 	if left == 0 {
@@ -131,6 +146,19 @@ func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Repo
 				rep.Overlaps = append(rep.Overlaps, r)
 				return nil
 			})
+		}},
+		{"latency beside other work", func() error {
+			for _, req := range f.beside(fabric) {
+				err := session.OverlapLocal(ctx, req, &said, func(r overlap.Result) error {
+					step(fmt.Sprintf("%s, %s beside %d", r.What, r.Op, r.Count))
+					rep.Overlaps = append(rep.Overlaps, r)
+					return nil
+				})
+				if err != nil {
+					return fmt.Errorf("%s: %w", req.What, err)
+				}
+			}
+			return nil
 		}},
 	} {
 		if err := part.do(); err != nil {

@@ -18,7 +18,7 @@ import (
 const maxLine = 1 << 20
 
 // Add reads JSON lines of rmabench's results into the report: results of lat, bw and rate,
-// of plogp, choice, switch, explain, overlap and nbc. Errors wrap bench.ErrFormat and contain the line
+// of plogp, choice, switch, explain, overlap, reactivity, threads, concurrent, load and nbc. Errors wrap bench.ErrFormat and contain the line
 // number.
 func (r *Report) Add(rd io.Reader) error {
 	sc := bufio.NewScanner(rd)
@@ -79,8 +79,8 @@ func (r *Report) addLine(line []byte) (err error) {
 		}
 	case has.What != nil:
 		var x overlap.Result
-		if err = json.Unmarshal(line, &x); err == nil && (x.What != "overlap" || x.Fabric == "") {
-			err = fmt.Errorf("what %q, fabric %q: want overlap or nbc over a fabric", x.What, x.Fabric)
+		if err = json.Unmarshal(line, &x); err == nil && (x.What != "overlap" && besideAxes[x.What] == "" || x.Fabric == "") {
+			err = fmt.Errorf("what %q, fabric %q: want overlap, reactivity, threads, concurrent, load or nbc over a fabric", x.What, x.Fabric)
 		}
 		if err == nil {
 			r.Overlaps = append(r.Overlaps, x)

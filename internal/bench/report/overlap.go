@@ -36,11 +36,15 @@ func overlapSeries(r *overlap.Result) string {
 
 // OverlapPlots draws the time for communication and computation at once, relative to their
 // sum, over the length of the computation: a figure for each operation, size and choice of
-// computing ranks. Rounds are reduced to their medians.
+// computing ranks. Rounds are reduced to their medians. Results of other kinds, see
+// [BesidePlots], are skipped.
 func OverlapPlots(rs []overlap.Result) ([]Plot, error) {
 	var figs []overlapFigure
 	var names []string
 	for i := range rs {
+		if rs[i].What != "overlap" {
+			continue
+		}
 		if f := (overlapFigure{rs[i].Op, rs[i].Size, rs[i].Who}); !slices.Contains(figs, f) {
 			figs = append(figs, f)
 		}
@@ -78,7 +82,7 @@ func (f overlapFigure) draw(rs []overlap.Result, names []string) ([]byte, error)
 		var factors []float64
 		for k := range rs {
 			r := &rs[k]
-			if (overlapFigure{r.Op, r.Size, r.Who}) != f || overlapSeries(r) != name {
+			if r.What != "overlap" || (overlapFigure{r.Op, r.Size, r.Who}) != f || overlapSeries(r) != name {
 				continue
 			}
 			if ratios[r.Factor] == nil {

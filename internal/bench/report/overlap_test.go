@@ -49,7 +49,7 @@ func TestOverlapSection(t *testing.T) {
 	var again Report
 	require.NoError(t, again.Add(&lines))
 	require.Equal(t, r.Overlaps, again.Overlaps)
-	require.Error(t, again.Add(strings.NewReader(`{"what":"reactivity","fabric":"tcp"}`)))
+	require.Error(t, again.Add(strings.NewReader(`{"what":"other","fabric":"tcp"}`)))
 	require.Error(t, again.Add(strings.NewReader(`{"what":"overlap"}`)))
 
 	page.Reset()

@@ -30,7 +30,8 @@ type Report struct {
 	Curves    []choice.Curve
 	Explained []choice.Explanation
 
-	// Communication, and collective operations, during computation. Either may be empty.
+	// Communication during computation or beside other goroutines and threads, and collective
+	// operations during computation. Either may be empty.
 	Overlaps []overlap.Result
 	Hidden   []collective.Hidden
 }
@@ -204,6 +205,10 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	beside, err := BesidePlots(r.Overlaps)
+	if err != nil {
+		return err
+	}
 	overlapText, err := overlapTable(r.Overlaps)
 	if err != nil {
 		return err
@@ -236,7 +241,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		"When": r.When.UTC().Format("2006-01-02 15:04 MST"), "Notes": r.Notes, "Figures": figures(plots),
 		"Tables": r.tables(), "Machines": r.machines(), "Points": len(r.Results),
 		"Params": figures(params), "ParamTables": tables, "Choice": choiceSections(r.Cells, r.Summaries), "Curves": curves, "Explained": explained,
-		"Overlaps": figures(overlaps), "OverlapText": overlapText, "Hidden": figures(hidden), "HiddenText": hiddenText,
+		"Overlaps": figures(overlaps), "Beside": figures(beside), "OverlapText": overlapText, "Hidden": figures(hidden), "HiddenText": hiddenText,
 	})
 }
 
