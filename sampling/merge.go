@@ -52,10 +52,10 @@ func (f *Fit) validate() error {
 	return nil
 }
 
-// known reports whether something was measured: tables of defaults, after other load has
+// Known reports whether something was measured: tables of defaults, after other load has
 // used up the budget, are not worth saving. The confidence of any size counts: on a path of
 // milliseconds the cost of small operations is lost in the jitter.
-func (t *Tables) known() bool {
+func (t *Tables) Known() bool {
 	return (t.Conf.Ls > 0 || t.Conf.CPU > 0) &&
 		slices.ContainsFunc(t.Both.Os.Points(), func(p logp.Point) bool { return p.Conf > 0 })
 }

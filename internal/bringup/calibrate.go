@@ -56,6 +56,9 @@ func (l *Links) adopt(ctx context.Context, link, from int) error {
 	if err != nil {
 		return err
 	}
+	if len(b) == 0 {
+		return nil // that rank has logged why
+	}
 	p, err := parsePublished(b)
 	if err != nil {
 		l.Log.Warn("rma: parameters of a link not valid", "link", l.open[link].Name(), "from", from, "err", err)
@@ -115,6 +118,15 @@ func (m *measurement) run(ctx context.Context, d *Dialer, who pair) error {
 		m.unfinished = append(m.unfinished, m.kept...)
 	}
 	switch {
+	case err == nil && m.class.IsLong() && m.PathBudget > 0 && !res.Known():
+		// A start has no time for round trips of milliseconds. The path is measured when it
+		// is used, as those of other classes: see survey.go.
+		f.Class = ""
+		m.Log.Debug("rma: link not measured at the start", "link", name, "class", m.class)
+		if !m.first {
+			return nil
+		}
+		return m.Links.job.Put(ctx, m.topic(m.at), nil)
 	case err == nil:
 	case ctx.Err() != nil || errors.Is(err, fabric.ErrPeerGone):
 		return fmt.Errorf("measure %s: %w", name, err)

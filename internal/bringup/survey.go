@@ -256,8 +256,8 @@ func (m *measurement) apart(ctx context.Context) (f figures, err error) {
 	if _, err := m.swap(ctx, "path/done", nil); err != nil {
 		return f, err
 	}
-	if errors.Is(res.SaveErr, sampling.ErrUnsure) {
-		return f, res.SaveErr
+	if !res.Known() {
+		return f, sampling.ErrUnsure
 	}
 	return m.figuresOf(&res), nil
 }
