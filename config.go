@@ -124,20 +124,21 @@ type Config struct {
 	// cannot reclaim this memory, see Engine.Invalidate.
 	PinnedLimit int
 
-	// RingMemory makes the rings for messages grow and shrink with the traffic of their
-	// peer, and bounds the bytes of the grown ones, for all peers together. The first rings
-	// of a peer that messages are exchanged with, with their copies at the sender, then take
-	// 16 KiB. When RingMemory is used up, peers without traffic for a second lose their
+	// RingMemory makes the rings for messages small at first: the first rings of a peer that
+	// messages are exchanged with, with their copies at the sender, then take 16 KiB, and grow
+	// and shrink with the traffic. It bounds the bytes of the grown ones, for all peers
+	// together. When it is used up, peers without traffic for a second lose their
 	// grown rings; meanwhile senders wait for credit, or announce their messages. Until a
 	// ring has grown, messages longer than 1.7 KB are announced: their sends are complete
 	// only when the peer has a receive for them. RMA_RING_MEMORY overrides it. Zero: each
 	// peer that messages are exchanged with gets rings of 512 KiB at once, 1 MiB with the
-	// copy.
+	// copy, and rings on paths that have more in flight grow, by 128 MiB for all peers
+	// together.
 	RingMemory int
 
-	// RingLimit bounds the bytes of one ring if RingMemory is set; at least 64 KiB.
-	// RMA_RING_LIMIT overrides it. Zero: 16 MiB, enough for a round trip of 10 ms at
-	// 800 MB/s. Rings grow beyond 512 KiB only on paths that have more in flight.
+	// RingLimit bounds the bytes of a ring that has grown; at least 64 KiB. Rings grow beyond
+	// 512 KiB only on paths that have more in flight. RMA_RING_LIMIT overrides it. Zero: 16
+	// MiB, enough for a round trip of 10 ms at 800 MB/s.
 	RingLimit int
 
 	// Adverts is the number of receives that are advertised to each peer before their

@@ -73,10 +73,8 @@ func (e *Engine) Stats() Stats {
 	s := Stats{Rank: e.Rank(), Size: e.Size(), Regions: e.memory.Live()}
 	done := e.bringup.Surveys()
 	s.PathsMeasured, s.PathsTime, s.PathsBytes = done.Paths, done.Time, uint64(done.Bytes)
-	if e.rings != nil {
-		rings := e.rings.Stats()
-		s.Rings = RingStats{Memory: rings.Used, Limit: rings.Limit, Grown: rings.Grown, Shrunk: rings.Shrunk, Refused: rings.Refused}
-	}
+	rings := e.rings.Stats()
+	s.Rings = RingStats{Memory: rings.Used, Limit: rings.Limit, Grown: rings.Grown, Shrunk: rings.Shrunk, Refused: rings.Refused}
 	e.prog.Do(func() {
 		for _, p := range e.pins {
 			one := p.Stats()

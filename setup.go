@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,13 +130,15 @@ func startProgress(p *progress.Engine) error {
 	return nil
 }
 
+// defaultRingMemory bounds the rings that paths with much in flight get if Config.RingMemory is
+// not set: four peers at the default of Config.RingLimit, a ring and a copy of one each.
+const defaultRingMemory = 128 << 20
+
 // openMemory allocates the engine's memory on each link.
 func openMemory(e *Engine) (err error) {
 	var rails []mr.Rail
-	if n := e.cfg.RingMemory; n > 0 {
-		e.rings = eager.NewBudget(int64(n))
-		e.rings.Short = e.proto.hub.Short
-	}
+	e.rings = eager.NewBudget(int64(cmp.Or(e.cfg.RingMemory, defaultRingMemory)))
+	e.rings.Short = e.proto.hub.Short
 	e.opened.add(e.proto.heart.close)
 	for _, l := range e.links {
 		if e.cfg.HangTimeout > 0 {

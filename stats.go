@@ -95,9 +95,9 @@ type Stats struct {
 }
 
 // RingStats describes the memory of the rings that have replaced the first ones: see
-// Config.RingMemory, without which all are 0.
+// Config.RingMemory.
 type RingStats struct {
-	Memory, Limit int64  // bytes in use, and Config.RingMemory
+	Memory, Limit int64  // bytes in use, and their bound
 	Grown, Shrunk uint64 // rings, of this side and of peers, replaced by larger and by smaller ones
 	Refused       uint64 // larger rings for which there was no memory
 }

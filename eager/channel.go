@@ -41,7 +41,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 			wrs: make([]fabric.WR, o.Batch),
 		},
 	}
-	if len(steps) > 0 { // what a small ring holds takes few pieces
+	if len(steps) > 0 && c.rxRing.bytes() < fewPieces {
 		c.allot(2 * o.Batch)
 	} else {
 		c.allot(o.Pieces)
@@ -56,6 +56,9 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	c.memory = home.memory()
 	return c, nil
 }
+
+// fewPieces is the size in bytes below which what a ring holds takes few pieces.
+const fewPieces = 64 << 10
 
 // Setup returns the data that the peer's Connect needs.
 func (c *Channel) Setup() Setup { return c.setup(&c.rz.home) }

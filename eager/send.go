@@ -185,6 +185,10 @@ func (s *sender) reserve(k int, class flowctl.Class) (pos uint64, ok bool, err e
 // Hot path.
 func (s *sender) Free(cl flowctl.Class) int { return s.tx.Free(cl) }
 
+// Head returns the number of blocks, of this ring of the peer and of those before, that messages
+// have taken, and those that were left out.
+func (s *sender) Head() uint64 { return s.tx.Head() }
+
 // Window describes the ring of the peer, in bytes: the part that data may use, the amount
 // after which credit is returned, and a block. All are 0 before Connect.
 func (s *sender) Window() (data, credit, block int) {

@@ -252,7 +252,7 @@ func (t *tally) cost() Cost {
 	t.c.Terms[TermExtra] += less
 	t.c.Terms[TermLearned] += farthest - soft - hard - less
 	t.load[far] += soft + hard + less
-	t.c.Terms[TermCredit] += wait + t.b.Limits.stall(t.p.creditTrip(), &t.flow)
+	t.c.Terms[TermCredit] += wait + t.b.Limits.stall(t.p.CreditTrip(), &t.flow)
 	total := int64(0)
 	for m, n := range t.moved {
 		total += n

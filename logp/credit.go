@@ -46,9 +46,9 @@ func (f *flow) put(m int64) {
 // creditWord is the size of a credit update in bytes.
 const creditWord = 8
 
-// creditTrip returns the time from credit that is due to the arrival of the data that it
+// CreditTrip returns the time from credit that is due to the arrival of the data that it
 // allows to be sent.
-func (p *Params) creditTrip() float64 {
+func (p *Params) CreditTrip() float64 {
 	return 2*p.CPU.A + p.CPU.B + p.Os.At(creditWord) + 2*p.Ls
 }
 
@@ -87,5 +87,5 @@ func (p *Params) Flight() int64 {
 	if perByte <= 0 {
 		return 0
 	}
-	return int64(min(p.creditTrip()/perByte, MaxSize))
+	return int64(min(p.CreditTrip()/perByte, MaxSize))
 }

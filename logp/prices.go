@@ -47,7 +47,7 @@ func (r *prices) set(p *Params) {
 	r.op[Scatter] += p.CPU.A - p.G // reads are posted in one call, with g only between them
 	r.once = p.CPU.A - p.G
 	r.registers = p.R.Known()
-	r.trip = p.creditTrip()
+	r.trip = p.CreditTrip()
 	// If no segment, extended to the left, meets the axis below −(g + …), (f(m) + g)/m
 	// never rises, so f + g is subadditive: cutting a gather never pays. The tolerance is
 	// that of noise.

@@ -34,7 +34,7 @@ func TestMemoryOfAPeerWithMessages(t *testing.T) {
 		pins[l] = p
 	}
 	open := func(l fabric.Link, ep fabric.Endpoint, b *eager.Budget) *Channel {
-		ch, err := Open(l, ep, Options{Rings: b, From: len(ends), Params: &params, Pins: pins[l], Learn: DefaultLearn})
+		ch, err := Open(l, ep, Options{Rings: b, SmallRings: true, From: len(ends), Params: &params, Pins: pins[l], Learn: DefaultLearn})
 		require.NoError(t, err)
 		ends = append(ends, end{ep, ch})
 		return ch

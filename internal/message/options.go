@@ -1,6 +1,8 @@
 package message
 
 import (
+	"slices"
+
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/internal/owned"
 	"github.com/seed33544411/rma/logp"
@@ -35,11 +37,15 @@ type Options struct {
 	Pins   *Pins
 	Pinned int64
 
-	// Rings, if set, makes the rings follow the traffic within this budget: they are small at
-	// first. Zero fields of Ring and Rendezvous.Ring then mean the smallest.
+	// Rings, if set, makes the rings follow the traffic within this budget: beyond the default
+	// size on paths with more bytes in flight.
 	Rings *eager.Budget
 
-	// RingMost bounds one such ring, of either side, in bytes. Zero means 16 MiB.
+	// SmallRings makes rings that follow the traffic small at first. Zero fields of Ring and
+	// Rendezvous.Ring then mean the smallest.
+	SmallRings bool
+
+	// RingMost bounds a ring that has grown, of either side, in bytes. Zero means 16 MiB.
 	RingMost int
 
 	// Owner asserts, in programs built with the tag rmadebug, that the owner of the link
@@ -85,13 +91,16 @@ func (o Options) effective(link string) Options {
 		if o.RingMost == 0 {
 			o.RingMost = 16 << 20
 		}
-		o.Ring.MaxPeerRing = max(o.RingMost, 64<<10)
-		steps := ringSteps
-		for len(steps) > 1 && steps[len(steps)-1].Blocks*steps[len(steps)-1].BlockSize > o.RingMost {
-			steps = steps[:len(steps)-1]
+		first, steps := eager.Step{Blocks: 64, BlockSize: 8192}, ringSteps
+		if o.SmallRings {
+			first = firstRing
+			grow(&o.Rendezvous.Ring, firstControls, controlSteps, o.Rings)
 		}
-		grow(&o.Ring, firstRing, steps, o.Rings)
-		grow(&o.Rendezvous.Ring, firstControls, controlSteps, o.Rings)
+		o.Ring.MaxPeerRing = max(o.RingMost, ringBytes(steps[0]), ringBytes(first))
+		steps = slices.DeleteFunc(slices.Clone(steps), func(s eager.Step) bool {
+			return ringBytes(s) <= ringBytes(first) || ringBytes(s) > o.Ring.MaxPeerRing
+		})
+		grow(&o.Ring, first, steps, o.Rings)
 	}
 	if o.Ring.Blocks == 0 {
 		o.Ring.Blocks = 64
@@ -142,6 +151,8 @@ var (
 	}
 	controlSteps = []eager.Step{{Blocks: 32, BlockSize: 256, Control: 8, Every: 8}}
 )
+
+func ringBytes(s eager.Step) int { return s.Blocks * s.BlockSize }
 
 // grow makes a ring begin with first, and follow steps, if o says nothing else.
 func grow(o *eager.Options, first eager.Step, steps []eager.Step, b *eager.Budget) {

@@ -1,6 +1,8 @@
 package message
 
 import (
+	"time"
+
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/logp"
 )
@@ -23,6 +25,16 @@ const (
 
 	// windowGrowth is the factor by which a ring grows at a time.
 	windowGrowth = 8
+
+	// farTrip is the credit trip in ns of a path whose rings grow by what is observed. The
+	// parameters of such a path say how long a trip is, but not how much is in flight: the
+	// time of a byte is less than the jitter of trips of milliseconds.
+	farTrip = 500e3
+
+	// limitedTrips is the number of trips within which a ring is filled that limits the
+	// stream. It takes one for the credit if the link is faster; a ring that takes longer is
+	// large enough, or the receiver is slow.
+	limitedTrips = 3
 )
 
 // window is the state of the size of the peer's ring.
@@ -30,19 +42,48 @@ type window struct {
 	moves uint32 // rings of the peer that have followed the first
 	tight int    // plans in which the present one was too small
 	want  int    // bytes of the largest ring that is worth it
+	most  int    // of the largest ring that is allowed
+
+	// On far paths.
+	trip  time.Duration // of credit; 0: the path is not far
+	head  uint64        // position in the ring at since, when it was full
+	since time.Time
 }
 
-// worth returns the size in bytes of the largest ring that the parameters justify, up to most.
-func worth(p *logp.Params, most int) int {
-	return min(max(commonRing, int(min(2*p.Flight(), 1<<30))), most)
+// follow adapts the bounds to the parameters of the path. Rings have most bytes at most.
+func (w *window) follow(p *logp.Params, most int) {
+	w.want, w.most, w.trip = min(max(commonRing, int(min(2*p.Flight(), 1<<30))), most), most, 0
+	if trip := p.CreditTrip(); trip >= farTrip {
+		w.trip = time.Duration(trip)
+	}
 }
 
 // full asks for a larger ring because this one was full.
 func (w *window) full(ring *eager.Channel) {
-	if have := ring.Stats().PeerRing; have < w.want {
-		w.tight = 0
-		ring.Want(min(windowGrowth*have, w.want))
+	have := ring.Stats().PeerRing
+	want := w.want
+	if w.trip > 0 && have < w.most {
+		if data, _, block := ring.Window(); w.limits(ring.Head(), uint64(data/block), time.Now()) {
+			want = w.most
+		}
 	}
+	if have < want {
+		w.tight = 0
+		ring.Want(min(windowGrowth*have, want))
+	}
+}
+
+// limits reports whether a ring with room for that number of blocks, which is full now, at
+// position head, limits a stream over a far path: it was filled twice as fast as credit can
+// come back.
+func (w *window) limits(head, blocks uint64, now time.Time) bool {
+	n := head - w.head
+	if !w.since.IsZero() && n < 2*blocks {
+		return false // too little to tell
+	}
+	limited := !w.since.IsZero() && now.Sub(w.since) <= limitedTrips*w.trip*time.Duration(n)/time.Duration(blocks)
+	w.head, w.since = head, now
+	return limited
 }
 
 // announced looks for a planned message that would travel through a larger ring.

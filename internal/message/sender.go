@@ -93,7 +93,7 @@ type SendStats struct {
 func (s *sender) open(shared *streams) (err error) {
 	o := &shared.opt
 	s.streams, s.model.streams, s.learn.model = shared, shared, &s.model
-	s.window.want = worth(o.Params, o.RingMost)
+	s.window.follow(o.Params, o.RingMost)
 	if s.model.planner, err = logp.NewPlanner(o.Params, &logp.PlannerConfig{Policy: o.Policy, CacheAfter: cacheAfter}); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (s *sender) SetParams(p *logp.Params) error {
 	if err := s.model.replan(p); err != nil {
 		return err
 	}
-	s.window.want = worth(p, s.opt.RingMost)
+	s.window.follow(p, s.opt.RingMost)
 	s.learn.restart(p)
 	return nil
 }

@@ -125,14 +125,14 @@ var engineSettings = []Setting{
 		Where: "internal/message", Since: "0.1",
 	},
 	{
-		Env: "RMA_RING_MEMORY", Field: "RingMemory", Type: Type{Kind: Bytes, Min: 1 << 16, Max: 1<<31 - 1}, Else: "rings of 512 KiB for each peer that messages are exchanged with",
+		Env: "RMA_RING_MEMORY", Field: "RingMemory", Type: Type{Kind: Bytes, Min: 1 << 16, Max: 1<<31 - 1}, Else: "rings of 512 KiB for each peer that messages are exchanged with, and 128 MiB for rings that grow because their path has more in flight",
 		What:  "rings for messages begin with 16 KiB for each peer, copies at senders included, and follow the traffic; memory of the larger ones, over all peers. When it is used up, peers without traffic give theirs back",
 		Why:   "1 MiB a peer is too much for a rank that exchanges messages with a thousand peers; but until a ring has grown, messages longer than 1.7 KB are announced, and their sends end only when there is a receive",
 		Where: "eager", Since: "0.1",
 	},
 	{
 		Env: "RMA_RING_LIMIT", Field: "RingLimit", Type: Type{Kind: Bytes, Min: 64 << 10, Max: 1 << 30}, Default: "16M",
-		What:  "size of one ring, with `RMA_RING_MEMORY`; rings larger than 512 KiB are made only for paths that have more in flight",
+		What:  "size of a ring that has grown; rings larger than 512 KiB are made only for paths that have more in flight",
 		Why:   "a round trip of 10 ms at 800 MB/s, with credit returned for half a ring",
 		Where: "internal/message", Since: "0.1",
 	},
