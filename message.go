@@ -118,8 +118,8 @@ type RecvRequest struct{ Request }
 
 // Wait returns the length of the message in bytes. Errors are those of Request.Wait.
 func (r RecvRequest) Wait(ctx context.Context) (n int, err error) {
-	_, n, err = r.WaitTag(ctx)
-	return n, err
+	v, err := r.wait(ctx, nil)
+	return int(v), err
 }
 
 // WaitTag is Wait that returns the tag of the message as well.

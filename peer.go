@@ -485,7 +485,7 @@ func (b Buffer) out(p *Peer, mem *[]byte, lkey, rkey *uint32) (Access, error) {
 		return 0, err
 	}
 	*mem, *lkey = b.region.reg.Bytes()[b.off:b.off+b.n], s.LKey
-	k := b.region.reg.Key()
-	*rkey = k.RKeys[p.num]
-	return Access(k.Rights), nil
+	var rights fabric.Access
+	*rkey, rights = b.region.reg.RKey(p.num)
+	return Access(rights), nil
 }

@@ -125,6 +125,7 @@
 //	compose.go       sender: a message in the mirror, the requests that write it; Room: memory
 //	                 for a composed message
 //	recv.go          receiver: finding and checking messages, marks
+//	short.go         receiver: messages of one block, with one check
 //	core.go          Envelope, Result, Stats; state shared by sender and receiver
 //	setup.go         Setup, the blob that peers exchange
 //	options.go       Options, modes, defaults

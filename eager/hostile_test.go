@@ -62,7 +62,9 @@ func TestHostileBlocks(t *testing.T) {
 			}()
 
 			b.poke(b.trailerAt(0), uint64(c.t))
-			_, ok, err := b.ch.Peek()
+			_, _, ok := b.ch.Short(c.t.kind())
+			require.False(t, ok)
+			_, ok, err = b.ch.Peek()
 			require.False(t, ok)
 			require.ErrorIs(t, err, ErrCorrupt)
 			require.ErrorContains(t, err, c.want)
@@ -206,6 +208,9 @@ func FuzzRingMemory(f *testing.F) {
 	lap := binary.LittleEndian.AppendUint64(make([]byte, 56), uint64(makeTrailer(8, 1, flagFirst|flagLast, 1)))
 	f.Add(false, lap, uint64(0), uint64(0))
 	f.Add(true, lap, uint64(1), uint64(2))
+	for _, n := range []uint32{0, 8, 48, 49, 1 << 31} { // a message that Short takes, or a lie about its length
+		f.Add(false, binary.LittleEndian.AppendUint64(make([]byte, 56), uint64(makeTrailer(n, 1, flagFirst|flagLast|flagMeta, 1))), uint64(0), uint64(0))
+	}
 	two := binary.LittleEndian.AppendUint64(make([]byte, 56), uint64(makeTrailer(60, 1, flagFirst, 1)))
 	two = binary.LittleEndian.AppendUint64(append(two, make([]byte, 56)...), uint64(makeTrailer(4, 1, flagLast, 1)))
 	f.Add(false, two, uint64(0), uint64(1))
@@ -224,7 +229,13 @@ func FuzzRingMemory(f *testing.F) {
 			b.poke(creditCell, credit)
 			before := append([]byte(nil), b.ch.in...)
 			for n := 0; ; n++ {
+				meta, msg, short := b.ch.Short(1)
 				h, ok, err := b.ch.Recv(buf)
+				if short {
+					require.NoError(t, err)
+					require.Equal(t, Head{Meta: meta, Len: len(msg), Kind: 1, HasMeta: true}, h)
+					require.Equal(t, buf[:h.Len], msg)
+				}
 				if err == nil {
 					_, err = b.ch.Progress(false)
 				}

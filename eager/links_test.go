@@ -29,13 +29,14 @@ var realLinks = map[string]opener{
 func TestScriptsOverRealLinks(t *testing.T) {
 	for link, open := range realLinks {
 		t.Run(link, func(t *testing.T) {
-			short := overLink(t, open)
+			short, taken := overLink(t, open)
+			require.Positive(t, taken, "messages received by Short")
 			require.Equal(t, link == "shm", short > 0, "messages that went without requests")
 		})
 	}
 }
 
-func overLink(t *testing.T, open opener) (short int) {
+func overLink(t *testing.T, open opener) (short, taken int) {
 	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 6))
 		for _, mode := range []Mode{ModeLap, ModeCursor} {
@@ -48,8 +49,9 @@ func overLink(t *testing.T, open opener) (short int) {
 				s.run(1500)
 				require.Positive(t, s.got)
 				short += s.short
+				taken += s.taken
 			})
 		}
 	}
-	return short
+	return short, taken
 }

@@ -46,6 +46,11 @@ func (r *Registration) Bytes() []byte {
 // Key returns the key that peers need to access the memory.
 func (r *Registration) Key() Key { return r.key }
 
+// RKey returns the part of the key for the rail with that number, and the rights.
+func (r *Registration) RKey(number uint8) (rkey uint32, rights fabric.Access) {
+	return r.key.RKeys[number], r.key.Rights
+}
+
 // LKey returns the local key for the rail with that index in NewDomain's list.
 func (r *Registration) LKey(rail int) uint32 { return r.lkeys[rail] }
 

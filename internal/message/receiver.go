@@ -46,10 +46,11 @@ type receiver struct {
 	finished bool
 	lost     []*In
 
-	// Scratch: the parts of a message in place, messages that are used in place, the memory
-	// of one that is fetched.
+	// Scratch: the parts of a message in place, messages that are used in place, the size
+	// of one alone, the memory of one that is fetched.
 	parts [3][]byte
 	run   Run
+	one   [1]byte
 	dst   [1]fabric.SGE
 }
 

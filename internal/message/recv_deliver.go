@@ -134,7 +134,7 @@ func (r *receiver) deliver() (did bool) {
 			}
 			r.takeHeld()
 			did = true
-		case r.takeRing():
+		case takeShort(r), r.takeRing():
 			did = true
 		default:
 			return did

@@ -19,7 +19,80 @@ import (
 // Hot path.
 func (r *receiver) Poll() bool {
 	r.opt.Owner.Assert()
-	return r.ring.Waiting() && r.live && r.lie == nil && r.takeRing()
+	return r.ring.Waiting() && r.live && r.lie == nil && (takeShort(r) || r.takeRing())
+}
+
+// mostShort is the number of messages that takeShort delivers at most, so that the first one
+// is not reported late.
+const mostShort = 16
+
+// takeShort delivers short messages at the head of the ring that travel alone, while they
+// are next in order and their receives have no other options, or use them in place. All
+// others are left to takeRing.
+//
+// Hot path.
+func takeShort(r *receiver) (did bool) {
+	if r.draining || len(r.order.matched) > 0 {
+		return false
+	}
+	for range mostShort {
+		meta, msg, ok := r.ring.Short(kindPlain)
+		if !ok || uint32(meta) != uint32(r.next) || r.err != nil || len(r.order.matched) > 0 {
+			break
+		}
+		tag := uint32(meta >> 32)
+		if to, free := r.shared.source(&r.posted, r.from, tag); to != nil && len(msg) <= RunSize {
+			r.one[0] = byte(len(msg))
+			n, _ := r.takeUsed(to, tag, r.one[:], msg)
+			if n == 0 {
+				break
+			}
+			r.ring.TakeShort(len(msg))
+		} else if !free || !copyShort(r, tag, msg) {
+			break
+		}
+		r.stats.Received++
+		r.stats.ReceivedBytes += uint64(len(msg))
+		did = true
+	}
+	return did
+}
+
+// copyShort delivers a message at the head of the ring to the first receive of this channel.
+// It returns false, without effect, if that does not match or has other options.
+//
+// Hot path.
+func copyShort(r *receiver, tag uint32, msg []byte) bool {
+	in := r.posted.head
+	if in == nil || !in.plain || len(msg) > len(in.Buf) || !in.takes(tag) {
+		return false
+	}
+	if len(msg) == 8 {
+		binary.LittleEndian.PutUint64(in.Buf, binary.LittleEndian.Uint64(msg))
+	} else {
+		copy(in.Buf, msg)
+	}
+	r.ring.TakeShort(len(msg))
+	drop(r, in)
+	if in.Done != nil {
+		in.Done.Complete(tag, len(msg), nil)
+	}
+	return true
+}
+
+// drop takes the first receive of this channel, which has the next message, off the list.
+//
+// Hot path.
+func drop(r *receiver, in *In) {
+	next := in.next
+	if r.posted.head = next; next == nil {
+		r.posted.tail = nil
+	}
+	r.posted.n--
+	in.From, in.Buf = r.from, nil
+	in.matched = true
+	r.next++
+	r.advertised.dirty = true // receives behind it may be advertised now
 }
 
 // takeRing delivers the message at the head of the ring if there is one and it is next in
@@ -209,14 +282,7 @@ func (r *receiver) takePlain(tag uint32, sizes, body []byte) (i, at int) {
 			copy(in.Buf, body[at:at+n])
 		}
 		i, at = i+1, at+n
-		next := in.next
-		if r.posted.head = next; next == nil {
-			r.posted.tail = nil
-		}
-		r.posted.n--
-		in.From, in.Buf = r.from, nil
-		in.matched = true
-		r.next++
+		drop(r, in)
 		if in.Done != nil {
 			in.Done.Complete(tag, n, nil)
 		}
@@ -224,7 +290,6 @@ func (r *receiver) takePlain(tag uint32, sizes, body []byte) (i, at int) {
 			break
 		}
 	}
-	r.advertised.dirty = r.advertised.dirty || i > 0 // receives behind these may be advertised now
 	return i, at
 }
 

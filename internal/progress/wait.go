@@ -69,6 +69,14 @@ func (e *Engine) Wait(ctx context.Context, w *Waiter) error { return e.WaitPolli
 
 // WaitPolling is Wait with a Poller, which may be nil.
 func (e *Engine) WaitPolling(ctx context.Context, w *Waiter, l Poller) error {
+	if w.Done() {
+		return nil
+	}
+	return await(ctx, e, w, l)
+}
+
+// await is WaitPolling for a w that was not done.
+func await(ctx context.Context, e *Engine, w *Waiter, l Poller) error {
 	naps := newNapper(e)
 	for tries := 0; !w.Done(); {
 		if e.tryLock(ownerApp) {

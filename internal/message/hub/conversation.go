@@ -155,7 +155,13 @@ func (c *Conversation) recv(o *Op) {
 		c.x.Protocol.Step()
 		return
 	}
-	c.start(o)
+	if o.kind == Recv && c.Open() {
+		o.In.Order = c.x.shared.Order()
+		c.ch.Recv(&o.In) // o may have ended, and is its owner's then
+		c.x.list.add(&c.place)
+	} else {
+		c.start(o)
+	}
 	if c.ch != nil && c.ch.Waits() {
 		c.x.step()
 	}
