@@ -179,6 +179,7 @@ func anyKey(e *Engine) Key {
 }
 
 func TestPeerThatDoesNotConnect(t *testing.T) {
+	t.Parallel()
 	const link = "tcp"
 	request := func(address string) []byte {
 		return (&bringup.Request{Link: linkNumber[link], Address: []byte(address)}).Append(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"net"
@@ -24,6 +25,10 @@ import (
 
 func TestMain(m *testing.M) {
 	wireup.CancelTime = testutil.Limit // what a call ends in does not depend on the machine
+	// Most parallel tests wait for time-outs. Flags of the command line are read later.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	testutil.Main(m)
 }
 

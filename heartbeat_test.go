@@ -39,6 +39,7 @@ func stall(t testing.TB, e *Engine) (resume func()) {
 
 // hanging opens a job over every link, whose ranks detect a hung peer after d.
 func hanging(t *testing.T, n int, d time.Duration, f func(t *testing.T, es []*Engine)) {
+	t.Parallel()
 	wait := func(c *Config) { c.HangTimeout = d }
 	t.Run("sim", func(t *testing.T) {
 		t.Parallel()

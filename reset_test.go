@@ -343,6 +343,7 @@ func TestHangIsKnownBeforeTheRankIsLate(t *testing.T) {
 
 // Reset also waits for a connection by which the peer replaces one that was not made yet.
 func TestResetWaitsForTheNewestConnection(t *testing.T) {
+	t.Parallel()
 	es := openWith(t, 2, "shm", func(*Config) {})
 	ctx := testutil.Context(t, testutil.Limit)
 	mems, keys := share(t, es, 4096)

@@ -89,6 +89,7 @@ func say(t *testing.T, p *testutil.Proc, what string) {
 // Every operation detects a stopped process, also in the middle of a large transfer, and
 // none before HangTimeout, although the link's own time-out is shorter.
 func TestStoppedProcess(t *testing.T) {
+	t.Parallel()
 	const hang = 4 * time.Second
 	onEach(t, func(t *testing.T, fabric string) {
 		e, second, mem, keys := withSecond(t, fabric, hang)
@@ -131,6 +132,7 @@ func TestStoppedProcess(t *testing.T) {
 
 // A process that resumes in time has lost nothing, and its peers have lost nothing either.
 func TestStoppedProcessThatGoesOn(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, fabric string) {
 		e, second, mem, keys := withSecond(t, fabric, time.Minute)
 		ctx, p := testutil.Context(t, testutil.Limit), e.Peer(1)
@@ -158,6 +160,7 @@ func TestStoppedProcessThatGoesOn(t *testing.T) {
 // A process that was itself stopped for several HangTimeouts takes no peer for hung when it
 // resumes, because it has not checked them meanwhile.
 func TestStoppedProcessJudgesNobody(t *testing.T) {
+	t.Parallel()
 	const hang = 1500 * time.Millisecond // ranks that are not stopped are starved for less
 	onEach(t, func(t *testing.T, fabric string) {
 		config := rendezvous(t, 2, fabric)
@@ -206,6 +209,7 @@ func sendToStopped(t *testing.T, peerTimeout time.Duration) (*Engine, *testutil.
 
 // Close reports a peer that does not acknowledge messages whose sends are complete.
 func TestCloseBesideStoppedProcess(t *testing.T) {
+	t.Parallel()
 	e, second := sendToStopped(t, 0)
 	err := e.Close()
 	second.Continue()
@@ -217,6 +221,7 @@ func TestCloseBesideStoppedProcess(t *testing.T) {
 
 // Close waits for a peer that is silent for less than PeerTimeout.
 func TestCloseWaitsForPeerTimeout(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes longer than Close waits by default")
 	}
