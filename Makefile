@@ -10,8 +10,13 @@ LIMIT    ?= 40m
 TESTS    ?= lint unit debug race nocgo fuzz launchers device
 UNITPKGS ?= ./...
 # internal/lint reads the sources in one thread: once is enough, and under the race detector it takes minutes.
-DEBUGPKGS ?= . ./rmanet $(filter-out %/internal/lint,$(shell $(GO) list ./internal/...))
+DEBUGPKGS ?= $(shell $(GO) list . ./rmanet ./internal/... | grep -v /internal/lint$$)
 RACEPKGS ?= $(filter-out %/internal/lint,$(shell $(GO) list $(UNITPKGS)))
+# Without cgo no package but verbs has other files: the tests of those that do not use it are
+# the same programs as with cgo. `make debug` runs without cgo what is in DEBUGPKGS.
+NOCGOPKGS ?= $(filter-out $(DEBUGPKGS),$(patsubst %.test,%,$(filter %.test,$(shell $(GO) list -test -f \
+  '{{$$p := .ImportPath}}{{range .Deps}}{{if eq . "$(VERBS)" "$(VERBS) [$(VERBS).test]"}}{{$$p}}{{end}}{{end}}' $(UNITPKGS)))))
+VERBS    := github.com/seed33544411/rma/verbs
 MODULES  ?= metrics examples/grpc bench/peers
 OUT      ?= out
 # Flags of `rmabench report`, such as "--time 10ms --sizes 8,4K,1M".
@@ -79,9 +84,9 @@ unit: ## tests of all packages, including metrics/, examples/grpc/ and bench/pee
 	$(GO) test -timeout $(LIMIT) -shuffle=on $(UNITPKGS)
 	@for m in $(MODULES); do echo "in $$m:"; (cd $$m && $(GO) test -timeout $(LIMIT) -shuffle=on ./...); done
 
-debug: ## tests of the engine with its assertions (build tag rmadebug)
+debug: ## tests of the engine with its assertions (build tag rmadebug), and without cgo
 	$(GO) vet -tags rmadebug $(DEBUGPKGS)
-	$(GO) test -timeout $(LIMIT) -tags rmadebug -shuffle=on $(DEBUGPKGS)
+	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -tags rmadebug -shuffle=on $(DEBUGPKGS)
 
 lint: ## gofmt, go vet, functions that only tests reach, and golangci-lint if it is installed
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
@@ -106,10 +111,10 @@ race: ## all tests under the race detector
 	elif [ "$(RMA_REQUIRE_RDMA)" = 1 ]; then echo "race: needs a C compiler: apt-get install -y gcc libc6-dev" >&2; exit 1; \
 	else echo "race: NOT RUN: needs a C compiler: apt-get install -y gcc libc6-dev"; fi
 
-nocgo: ## build and test without cgo (links shm, tcp and sim)
+nocgo: ## build without cgo (links shm, tcp and sim), and test what uses verbs and is not in debug
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 $(GO) vet ./...
-	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -shuffle=on $(RACEPKGS)
+	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -shuffle=on $(NOCGOPKGS)
 
 # Systems that the module builds for. Links that a system does not support return an error
 # when they are opened.
