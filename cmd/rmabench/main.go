@@ -20,6 +20,7 @@
 //	rendezvous.go  rendezvous
 //	overlap.go  overlap, reactivity, threads, concurrent, load
 //	compare.go  compare
+//	sockets.go  sockets
 //	collective.go  coll; nbc.go  nbc
 //	output.go   --format, --out, progress
 //
@@ -43,6 +44,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/host"
 	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/bench/sockets"
 )
 
 func main() {
@@ -128,6 +130,7 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench reactivity --fabric tcp          # latency of a rank that computes
   rmabench threads                          # one goroutine while others wait or send
   rmabench load --fabric shm                # operations beside busy processes
+  rmabench sockets                          # net/http and streams over rmanet and sockets
   rmabench compare --fabric tcp --peers ucx # the same tests with another library
   rmabench info; rmabench doctor`
 
@@ -146,11 +149,11 @@ func run(ctx context.Context, args []string, s streams) int {
 	}
 	root.AddCommand(measureCommands(s)...)
 	root.AddCommand(overlapCommands(s)...)
-	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s), collCommand(s), nbcCommand(s),
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s), collCommand(s), nbcCommand(s), socketsCommand(s),
 		childCommand(s, session.ChildArg, session.Child), childCommand(s, session.EngineArg, session.EngineChild),
 		childCommand(s, session.PlogpArg, session.PlogpChild), childCommand(s, session.StartupArg, session.StartupChild),
 		childCommand(s, session.ChoiceArg, session.ChoiceChild), childCommand(s, session.OverlapArg, session.OverlapChild),
-		childCommand(s, session.CollectiveArg, session.CollectiveChild))
+		childCommand(s, session.CollectiveArg, session.CollectiveChild), childCommand(s, sockets.Arg, socketsChild))
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

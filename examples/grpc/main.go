@@ -14,6 +14,9 @@
 // One HTTP/2 connection carries all calls, as over TCP; streams of gRPC, deadlines
 // and cancellation are those of gRPC. gRPC does not encrypt here: its credentials are
 // insecure. Ranks of one job can access each other's memory anyway.
+//
+// The program also runs as the two processes of "rmabench sockets --program grpc", which
+// measures gRPC over rmanet beside sockets (measure.go).
 package main
 
 import (
@@ -21,6 +24,7 @@ import (
 	"fmt"
 	"log"
 	"net"
+	"os"
 	"slices"
 	"time"
 
@@ -30,13 +34,18 @@ import (
 	pb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/bench/sockets"
 	"github.com/seed33544411/rma/rmanet"
 )
 
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := run(ctx); err != nil {
+	main := run
+	if len(os.Args) > 1 && os.Args[1] == sockets.Arg {
+		main = measure
+	}
+	if err := main(ctx); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed33544411/rma/internal/bench/sockets"
 )
 
 // The test binary is also the program that the ranks of its jobs run.
@@ -23,7 +25,11 @@ func TestMain(m *testing.M) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // ends a hang
 	defer cancel()
-	if err := run(ctx); err != nil {
+	main := run
+	if len(os.Args) > 1 && os.Args[1] == sockets.Arg {
+		main = measure
+	}
+	if err := main(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -58,5 +64,25 @@ func TestGRPC(t *testing.T) {
 			}
 			t.Log(out.String())
 		})
+	}
+}
+
+// The measured calls and streams work over rmanet and over sockets.
+func TestMeasure(t *testing.T) {
+	rmabench := filepath.Join(t.TempDir(), "rmabench")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", rmabench, "./cmd/rmabench")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build rmabench: %v\n%s", err, out)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), rmabench, "sockets", "--program", exe, "--workloads", "grpc,grpc-stream", "--busy", "0", "--conns", "2", "--rounds", "1", "--time", "1ms", "--quiet", "--format", "json")
+	cmd.Env = append(os.Environ(), rankEnv+"=1", "RMA_SAMPLING=off")
+	out, err := cmd.CombinedOutput()
+	if err != nil || bytes.Count(out, []byte(`"workload":"grpc`)) != 8 {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }

@@ -279,9 +279,9 @@ func (s *engineSide) phase(ctx context.Context, n int64, play func(context.Conte
 // meter starts to measure the processor time of this process. The returned function
 // returns the time used since, negative if it is not known.
 func (s *engineSide) meter() func() time.Duration {
-	begun, err := processTime(os.Getpid())
+	begun, err := ProcessTime(os.Getpid())
 	return func() time.Duration {
-		now, err2 := processTime(os.Getpid())
+		now, err2 := ProcessTime(os.Getpid())
 		if err != nil || err2 != nil {
 			return -1
 		}

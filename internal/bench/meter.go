@@ -56,7 +56,7 @@ func (m *meter) spent() (time.Duration, bool) {
 
 func (m *meter) read() (sum time.Duration, ok bool) {
 	for _, pid := range m.pids {
-		d, err := processTime(pid)
+		d, err := ProcessTime(pid)
 		if err != nil {
 			return 0, false
 		}

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processTime returns the user and system time that a process of this host has used
+// ProcessTime returns the user and system time that a process of this host has used
 // since its start, in ns. It reads the process's clock, clock_getcpuclockid(3), whose ID
 // the kernel derives from the inverted process ID and the kind of clock.
-func processTime(pid int) (time.Duration, error) {
+func ProcessTime(pid int) (time.Duration, error) {
 	const sched = 2 // CPUCLOCK_SCHED
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|sched), &ts); err != nil {

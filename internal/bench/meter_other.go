@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// processTime is not supported here.
-func processTime(int) (time.Duration, error) { return 0, errors.ErrUnsupported }
+// ProcessTime is not supported here.
+func ProcessTime(int) (time.Duration, error) { return 0, errors.ErrUnsupported }

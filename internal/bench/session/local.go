@@ -87,13 +87,16 @@ func ranks(arg string, n int, fabric string, env ...string) launch.Spec {
 	return launch.Spec{N: n, Args: []string{arg}, Env: env}
 }
 
-// localRanks runs this program as the ranks of spec, with the request on standard input. It
+// localRanks runs spec.Path, or this program, as the ranks of spec, with the request on standard input. It
 // passes every line of their standard output to take, which reports whether the line was a
 // result; other lines go to stderr.
 func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer, take func([]byte) (bool, error)) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
+	if spec.Path == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		spec.Path = self
 	}
 	in, err := json.Marshal(req)
 	if err != nil {
@@ -102,7 +105,7 @@ func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out := &lines{take: take, other: stderr, fail: cancel}
-	spec.Path, spec.Stdin, spec.Stdout, spec.Stderr = self, bytes.NewReader(in), out, stderr
+	spec.Stdin, spec.Stdout, spec.Stderr = bytes.NewReader(in), out, stderr
 	code, err := launch.Run(ctx, spec)
 	if cause := context.Cause(ctx); cause != nil && out.failed {
 		return cause

@@ -1,0 +1,130 @@
+package sockets
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// Formats are the formats of Write.
+var Formats = []string{"table", "json"}
+
+// Write writes results: as JSON lines, or as a table of medians over the rounds, with the
+// ratio of a socket's figure to that of the transport of rmanet that replaces it, and the
+// ratio's range over the rounds.
+func Write(w io.Writer, format string, rs []Result) error {
+	switch format {
+	case "json":
+		enc := json.NewEncoder(w)
+		for _, r := range rs {
+			if err := enc.Encode(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "table":
+		return writeTable(w, rs)
+	}
+	return fmt.Errorf("--format %q: want %v", format, Formats)
+}
+
+// point identifies series that differ in their round and transport only.
+type point struct {
+	busy     int
+	workload string
+	conns    int
+}
+
+func writeTable(w io.Writer, rs []Result) error {
+	var order []point
+	of := map[point]map[string][]Result{}
+	for _, r := range rs {
+		k := point{r.Busy, r.Workload, r.Conns}
+		if of[k] == nil {
+			order = append(order, k)
+			of[k] = map[string][]Result{}
+		}
+		of[k][r.Transport] = append(of[k][r.Transport], r)
+	}
+	slices.SortStableFunc(order, func(a, b point) int { return a.busy - b.busy })
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "busy\tworkload\tconns\ttransport\tµs/op\tp50\tp99\tCPU µs/op\tMB/s\tspeed\trange\tCPU\trange\t")
+	for _, k := range order {
+		for i, name := range Transports {
+			series := of[k][name]
+			if len(series) == 0 {
+				continue
+			}
+			fmt.Fprintf(t, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t", k.busy, k.workload, k.conns, name,
+				figure(median(series, (*Result).PerOp)), figure(median(series, func(r *Result) float64 { return r.P50 })),
+				figure(median(series, func(r *Result) float64 { return r.P99 })), figure(median(series, (*Result).CPUPerOp)), rate(series))
+			if overRma(name) && i+1 < len(Transports) {
+				socket := of[k][Transports[i+1]]
+				fmt.Fprintf(t, "%s\t%s\t", ratio(socket, series, (*Result).PerOp), ratio(series, socket, (*Result).CPUPerOp))
+			} else {
+				fmt.Fprint(t, "\t\t\t\t")
+			}
+			fmt.Fprintln(t)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(w, `
+Medians over the rounds; CPU of both processes. speed: time of the socket in the next line
+divided by that of rmanet in the same round, above 1 rmanet is faster. The second CPU:
+rmanet's processor time divided by the socket's, below 1 rmanet needs less.
+`)
+	return err
+}
+
+// median returns the median of a figure of the series.
+func median(rs []Result, of func(*Result) float64) float64 {
+	var vs []float64
+	for i := range rs {
+		vs = append(vs, of(&rs[i]))
+	}
+	return middle(vs)
+}
+
+func middle(vs []float64) float64 {
+	slices.Sort(vs)
+	return (vs[(len(vs)-1)/2] + vs[len(vs)/2]) / 2
+}
+
+// ratio returns the median of a's figure divided by b's, of the same rounds, and its range.
+func ratio(a, b []Result, of func(*Result) float64) string {
+	var vs []float64
+	for i := range a {
+		for j := range b {
+			if a[i].Round == b[j].Round {
+				vs = append(vs, of(&a[i])/of(&b[j]))
+			}
+		}
+	}
+	if len(vs) == 0 {
+		return "\t"
+	}
+	return fmt.Sprintf("%.2f\t%.2f–%.2f", middle(vs), slices.Min(vs), slices.Max(vs))
+}
+
+// rate returns the bandwidth of a stream, else nothing.
+func rate(rs []Result) string {
+	if rs[0].Bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", median(rs, func(r *Result) float64 { return float64(r.Bytes) / r.PerOp() }))
+}
+
+// figure formats a time in µs with three digits.
+func figure(us float64) string {
+	switch {
+	case us < 10:
+		return fmt.Sprintf("%.2f", us)
+	case us < 100:
+		return fmt.Sprintf("%.1f", us)
+	}
+	return fmt.Sprintf("%.0f", us)
+}
