@@ -112,7 +112,7 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 	if flags = flags && tag == 0 && pr.team > 1 && pr.team <= maxPredicted; flags && f == nil && (forced == algAuto || forced == algFlags) {
 		return 0, false // not all ranks know alike whether flags are possible
 	}
-	if flags = flags && f != nil && f.flags && (!f.crowded || forced == algFlags); !flags {
+	if flags = flags && f != nil && f.flags && (!f.crowded() || forced == algFlags); !flags {
 		as = others
 	}
 	if slices.Contains(as, forced) {
@@ -222,8 +222,8 @@ func (t *team) await(o *operation) bool {
 // slowest path to a member, and the keys of the boards. All ranks do so before the first
 // operation whose choice needs them.
 func (t *team) ask() {
-	crowded := len((&figures{}).all()) * figureSizes // its place
-	buf := make([]float64, crowded+1)
+	procs := len((&figures{}).all()) * figureSizes // its place
+	buf := make([]float64, procs+1)
 	mine, keys := make([]byte, rma.KeySize), make([]byte, rma.KeySize*len(t.ranks))
 	board := newBoard(t)
 	if board != nil {
@@ -237,16 +237,14 @@ func (t *team) ask() {
 		for _, r := range t.ranks[1:] {
 			peer := t.eng.Peer(r)
 			p := rma.ParamsOf(peer)
-			if g := figuresOf(&p, rma.PlaceOf(peer).Maps); f == nil || at(&g.Latency, 1)+at(&g.Receiver, 1<<20) > at(&f.Latency, 1)+at(&f.Receiver, 1<<20) {
+			if g := figuresOf(&p, rma.PlaceOf(peer).Maps, rates()); f == nil || at(&g.Latency, 1)+at(&g.Receiver, 1<<20) > at(&f.Latency, 1)+at(&f.Receiver, 1<<20) {
 				f = g
 			}
 		}
 		for i, from := range f.all() {
 			copy(buf[i*figureSizes:], from[:])
 		}
-		if len(t.ranks) > cpu.Allowed().Len() {
-			buf[crowded] = 1
-		}
+		buf[procs] = float64(t.processors())
 	}
 	var left atomic.Int32
 	left.Store(2)
@@ -258,11 +256,27 @@ func (t *team) ask() {
 		for i, to := range f.all() {
 			copy(to[:], buf[i*figureSizes:])
 		}
-		f.flags, f.crowded = board.join(keys), buf[crowded] != 0
+		f.flags, f.ranks, f.procs = board.join(keys), len(t.ranks), max(1, int(buf[procs]))
 		t.know(f)
 	}
 	StartBcast(t.with(figuresTag), 0, buf).Then(over)
 	StartAllgather(t.with(figuresTag), mine, keys).Then(over)
+}
+
+// processors returns the number of processors that the ranks of the team have together, if all
+// hosts are as this one.
+func (t *team) processors() int {
+	here, p := 0, len(t.ranks)
+	host := rma.PlaceOf(t.eng.Peer(t.eng.Rank())).Host
+	for _, r := range t.ranks {
+		if rma.PlaceOf(t.eng.Peer(r)).Host == host {
+			here++
+		}
+	}
+	if n := cpu.Allowed().Len(); n < here {
+		return (p*n + here - 1) / here
+	}
+	return p
 }
 
 // know sets the figures, when the operations that wait for them have been launched: those

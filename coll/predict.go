@@ -8,6 +8,8 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/seed33544411/rma/logp"
 )
@@ -20,15 +22,21 @@ type figures struct {
 	Receiver [figureSizes]float64 // work of the receiver
 	Out      [figureSizes]float64 // time for which the sender's link is occupied while the receiver works
 	Copy     [figureSizes]float64
+	Fold     [figureSizes]float64 // a reduction
 	Give     [figureSizes]float64 // work of the sender for data of a reduction, of at most foldMax bytes
 	Take     [figureSizes]float64 // work of its receiver, besides the reduction
 	flags    bool                 // the ranks have boards
-	crowded  bool                 // and more ranks than processors: boards are used only where that is forced
+	ranks    int                  // of the team
+	procs    int                  // processors that they have together
 }
+
+// crowded reports whether there are more ranks than processors: boards are used only where that
+// is forced.
+func (f *figures) crowded() bool { return f.ranks > f.procs }
 
 // all returns the tables of f, in the order in which they are sent.
 func (f *figures) all() []*[figureSizes]float64 {
-	return []*[figureSizes]float64{&f.Sender, &f.Latency, &f.Receiver, &f.Out, &f.Copy, &f.Give, &f.Take}
+	return []*[figureSizes]float64{&f.Sender, &f.Latency, &f.Receiver, &f.Out, &f.Copy, &f.Fold, &f.Give, &f.Take}
 }
 
 const figureSizes = 31
@@ -47,13 +55,21 @@ const lineWork = 100
 // rendezvous behind a header above. maps
 // says that the receiver's processor copies from the sender's memory, which is the
 // application's own: the link has not allocated it, and reads it by that much longer.
-func figuresOf(p *logp.Params, maps bool) *figures {
+//
+// The parameters are of memory that stays in the cache. More data than that is not copied or
+// reduced faster than the rates of memory say.
+func figuresOf(p *logp.Params, maps bool, m memoryRates) *figures {
 	f := &figures{flags: maps}
 	post := p.CPU.A + p.CPU.B
 	for i := range figureSizes {
 		n := int64(1) << i
 		c := p.C.At(n)
-		f.Copy[i] = c
+		cold, fold := 0.0, 0.0
+		if n >= coldFrom {
+			cold, fold = m.copy*float64(n), m.fold*float64(n)
+		}
+		f.Copy[i] = max(c, cold)
+		f.Fold[i] = max(foldCopies*c, fold)
 		f.Give[i] = messageWork + post + c + p.Os.At(n+headerSize)
 		f.Take[i] = messageWork + p.Or.At(n+headerSize)
 		if n <= inlineMax {
@@ -69,10 +85,11 @@ func figuresOf(p *logp.Params, maps bool) *figures {
 		if !maps {
 			f.Out[i] = p.Os.At(n)
 		}
-		f.Receiver[i] = 2*messageWork + 2*p.Or.At(headerSize) + post + p.Os.At(n) + p.Lh
+		move := p.Os.At(n)
 		if maps {
-			f.Receiver[i] += p.R.At(n)
+			move = max(move+p.R.At(n), cold)
 		}
+		f.Receiver[i] = 2*messageWork + 2*p.Or.At(headerSize) + post + move + p.Lh
 	}
 	return f
 }
@@ -89,6 +106,33 @@ func at(t *[figureSizes]float64, n int) float64 {
 	lo, hi := float64(uint64(1)<<i), float64(uint64(1)<<(i+1))
 	return t[i] + (t[i+1]-t[i])*(float64(n)-lo)/(hi-lo)
 }
+
+// coldFrom is the size, in bytes, from which the data of an operation are taken to be in memory, or
+// in a cache that is shared: with a copy of it they do not fit the fastest.
+const coldFrom = 32 << 10
+
+// memoryRates are times of work on data that are not in the fastest caches, in ns for a byte.
+type memoryRates struct{ copy, fold float64 }
+
+// rates measures the rates of this processor, once in a process. It takes some milliseconds.
+var rates = sync.OnceValue(func() memoryRates {
+	const size, piece = 4 << 20, 64 << 10
+	dst, src := make([]float64, size/8), make([]float64, size/8)
+	sum := Sum[float64]().combine
+	least := func(work func(dst, src []float64)) float64 {
+		best := math.Inf(1)
+		for range 3 {
+			began := time.Now()
+			for at := 0; at < len(dst); at += piece / 8 {
+				work(dst[at:at+piece/8], src[at:at+piece/8])
+			}
+			best = min(best, float64(time.Since(began)))
+		}
+		return best / size
+	}
+	clear(src) // the first access of a page takes longer
+	return memoryRates{least(func(dst, src []float64) { copy(dst, src) }), least(sum)}
+})
 
 // foldCopies is the time of a reduction of memory in copies: it reads twice as much.
 const foldCopies = 2
@@ -114,14 +158,13 @@ func (m *moments) Pop() any {
 }
 
 // predict returns the time in ns until the last rank has performed its schedule, if all begin
-// at once and each has a processor.
+// at once and take turns on the processors that they have.
 func (f *figures) predict(ranks []*schedule) float64 {
 	type state struct {
 		waits []int32
 		came  []float64 // by step that receives: when its message has come; NaN before
 		open  []float64 // when it may receive
 		from  []int32   // of large messages: the step of the sender, which ends with the receiver's
-		free  float64   // when the processor is
 		out   float64   // when the link is, for large messages
 	}
 	st := make([]state, len(ranks))
@@ -139,6 +182,10 @@ func (f *figures) predict(ranks []*schedule) float64 {
 	}
 	heap.Init(&q)
 	last := 0.0
+	procs := make([]float64, len(ranks)) // when a processor is free
+	if f.crowded() {
+		procs = procs[:f.procs]
+	}
 	done := func(r, i int32, ns float64) {
 		last = max(last, ns)
 		for _, n := range ranks[r].steps[i].next {
@@ -150,6 +197,7 @@ func (f *figures) predict(ranks []*schedule) float64 {
 	for len(q) > 0 {
 		m := heap.Pop(&q).(moment)
 		me, s := &st[m.rank], &ranks[m.rank].steps[m.step]
+		free := &procs[int(m.rank)%len(procs)]
 		flags := ranks[m.rank].flags
 		switch s.kind {
 		case stepSend:
@@ -157,18 +205,18 @@ func (f *figures) predict(ranks []*schedule) float64 {
 			if inline && s.from.n > inlineMax {
 				work = &f.Give
 			}
-			if me.free = max(me.free, m.ns) + at(work, s.from.n); flags {
-				me.free += lineWork - messageWork
+			if *free = max(*free, m.ns) + at(work, s.from.n); flags {
+				*free += lineWork - messageWork
 			}
 			to := ranks[s.peer].find(int(m.rank), s.slot)
 			peer := &st[s.peer]
-			peer.came[to] = me.free + at(&f.Latency, s.from.n)
+			peer.came[to] = *free + at(&f.Latency, s.from.n)
 			peer.from[to] = m.step
 			if !math.IsNaN(peer.open[to]) {
 				heap.Push(&q, moment{max(peer.open[to], peer.came[to]), s.peer, to})
 			}
 			if inline {
-				done(m.rank, m.step, me.free)
+				done(m.rank, m.step, *free)
 			}
 		case stepRecv, stepTake:
 			if math.IsNaN(me.open[m.step]) {
@@ -180,7 +228,7 @@ func (f *figures) predict(ranks []*schedule) float64 {
 					continue
 				}
 			}
-			start := max(me.free, m.ns)
+			start := max(*free, m.ns)
 			work, inline := &f.Receiver, s.inline(s.to.n)
 			if inline && s.to.n > inlineMax {
 				work = &f.Take
@@ -189,26 +237,26 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				start = max(start, st[s.peer].out)
 				st[s.peer].out = start + at(&f.Out, s.to.n)
 			}
-			if me.free = start + at(work, s.to.n); flags {
-				me.free += lineWork - messageWork
+			if *free = start + at(work, s.to.n); flags {
+				*free += lineWork - messageWork
 			}
 			if s.kind == stepTake {
-				me.free += foldCopies * at(&f.Copy, s.to.n)
+				*free += at(&f.Fold, s.to.n)
 			}
 			if !inline {
-				done(s.peer, me.from[m.step], me.free+at(&f.Latency, 1))
+				done(s.peer, me.from[m.step], *free+at(&f.Latency, 1))
 			}
-			done(m.rank, m.step, me.free)
+			done(m.rank, m.step, *free)
 		default:
 			work := at(&f.Copy, s.to.n)
 			if s.kind == stepFold {
-				work *= foldCopies
+				work = at(&f.Fold, s.to.n)
 			}
 			if s.to.n == 0 {
 				work = 0
 			}
-			me.free = max(me.free, m.ns) + work
-			done(m.rank, m.step, me.free)
+			*free = max(*free, m.ns) + work
+			done(m.rank, m.step, *free)
 		}
 	}
 	return last
@@ -269,7 +317,7 @@ func Predict(p *logp.Params, maps bool, op string, bytes, ranks int) ([]Predicti
 	if err != nil {
 		return nil, fmt.Errorf("coll: predict: %w", err)
 	}
-	return figuresOf(p, maps).predictions(c, ranks, bytes), nil
+	return figuresOf(p, maps, memoryRates{}).predictions(c, ranks, bytes), nil
 }
 
 // Choice returns the algorithm that the team uses for an operation of bytes of data by root
@@ -313,7 +361,7 @@ func callOf(op string, bytes, ranks int) (call, error) {
 func (f *figures) predictions(c call, p, n int) (out []Prediction) {
 	as := algorithms(c)
 	c.count = uint64(n)
-	if others, ok := flagged(c, as); !ok || !f.flags || f.crowded || p == 1 {
+	if others, ok := flagged(c, as); !ok || !f.flags || f.crowded() || p == 1 {
 		as = others
 	}
 	for _, e := range f.estimates(c, as, p, n) {

@@ -15,7 +15,7 @@ func TestPredictOneMessage(t *testing.T) {
 	p := sampling.Defaults("tcp")
 	got, err := Predict(&p, false, "barrier", 0, 2)
 	require.NoError(t, err)
-	f := figuresOf(&p, false)
+	f := figuresOf(&p, false, memoryRates{})
 	require.Len(t, got, 1)
 	require.InDelta(t, at(&f.Sender, 0)+at(&f.Latency, 0)+at(&f.Receiver, 0), got[0].NS, 1e-6)
 }
@@ -135,4 +135,41 @@ func TestChoiceWithoutLock(t *testing.T) {
 		}
 	})
 	require.Zero(t, testing.AllocsPerRun(10, func() { c.choose(pr, 0) }))
+}
+
+// Ranks that share processors take turns: a tree, in which data is passed on, then has no
+// advantage over the root's messages to and from each rank.
+func TestPredictSharedProcessors(t *testing.T) {
+	p := sampling.Defaults("shm")
+	best := func(op string, n, ranks, procs int) (string, float64) {
+		f := figuresOf(&p, true, memoryRates{copy: 0.2, fold: 0.3})
+		f.ranks, f.procs = ranks, procs
+		c, err := callOf(op, n, ranks)
+		require.NoError(t, err)
+		es := f.predictions(c, ranks, n)
+		return es[0].Algorithm, es[0].NS
+	}
+	for _, n := range []int{8, 4 << 10, 64 << 10} {
+		alg, shared := best("gather", n, 16, 2)
+		require.Equal(t, "linear", alg)
+		_, own := best("gather", n, 16, 16)
+		require.Greater(t, shared, own)
+	}
+	alg, _ := best("reduce", 8, 8, 2)
+	require.Equal(t, "binomial", alg)
+	alg, _ = best("alltoall", 1<<20, 4, 2)
+	require.Equal(t, "linear", alg)
+}
+
+// Data that does not fit the caches takes the time that was measured.
+func TestMemoryRates(t *testing.T) {
+	m := rates()
+	require.Positive(t, m.copy)
+	require.Positive(t, m.fold)
+	p := sampling.Defaults("shm")
+	warm, cold := figuresOf(&p, true, memoryRates{}), figuresOf(&p, true, memoryRates{copy: 3, fold: 5})
+	require.InDelta(t, at(&warm.Copy, coldFrom/2), at(&cold.Copy, coldFrom/2), 1e-9)
+	require.InDelta(t, 3<<20, at(&cold.Copy, 1<<20), 1e-3)
+	require.InDelta(t, 5<<20, at(&cold.Fold, 1<<20), 1e-3)
+	require.Greater(t, at(&cold.Receiver, 1<<20), 3.0*(1<<20))
 }
