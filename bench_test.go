@@ -13,18 +13,27 @@ import (
 func BenchmarkWait(b *testing.B) {
 	for _, fabric := range []string{"shm", "tcp"} {
 		for _, size := range []int{8, 4096} {
-			b.Run(fmt.Sprintf("put/%s/%d", fabric, size), func(b *testing.B) {
-				es := open(b, 2, fabric)
-				mems, keys := share(b, es, 1<<16)
-				p, ctx := es[0].Peer(1), context.Background()
-				b.SetBytes(int64(size))
-				b.ReportAllocs()
-				for b.Loop() {
-					if err := p.Put(keys[1].At(0), mems[0].Slice(0, size)).Wait(ctx); err != nil {
-						b.Fatal(err)
+			for what, f := range map[string]func(p *Peer, to Key, from *Region) Request{
+				"put":       func(p *Peer, to Key, from *Region) Request { return p.Put(to.At(0), from.Slice(0, size)) },
+				"put-bytes": func(p *Peer, to Key, from *Region) Request { return p.PutBytes(to.At(0), from.Bytes()[:size]) },
+				"get-bytes": func(p *Peer, to Key, from *Region) Request { return p.GetBytes(from.Bytes()[:size], to.At(0)) },
+				"signal": func(p *Peer, to Key, from *Region) Request {
+					return p.PutSignal(to.At(0), from.Slice(0, size), to.At(8192), SignalSet, 1)
+				},
+			} {
+				b.Run(fmt.Sprintf("%s/%s/%d", what, fabric, size), func(b *testing.B) {
+					es := open(b, 2, fabric)
+					mems, keys := share(b, es, 1<<16)
+					p, ctx := es[0].Peer(1), context.Background()
+					b.SetBytes(int64(size))
+					b.ReportAllocs()
+					for b.Loop() {
+						if err := f(p, keys[1], mems[0]).Wait(ctx); err != nil {
+							b.Fatal(err)
+						}
 					}
-				}
-			})
+				})
+			}
 		}
 	}
 }

@@ -58,6 +58,43 @@ func TestAtOnce(t *testing.T) {
 	soon(t, func() Request { return p.Put(keys[1].At(0), mine.Slice(0, 1)) }).Forget()
 	require.NoError(t, p.Flush().Wait(ctx))
 
+	// Signals, with data and without, and memory of any kind.
+	signals := p.Stats().Signals
+	copy(mine.Bytes(), "12345678abc")
+	r = soon(t, func() Request { return p.PutSignal(keys[1].At(101), mine.Slice(0, 11), keys[1].At(24), SignalSet, 5) })
+	require.Equal(t, "12345678abc", string(theirs[101:112]))
+	require.Equal(t, uint64(5), testutil.Load64(theirs[24:]))
+	require.NoError(t, r.Wait(ctx))
+	require.ErrorIs(t, r.Wait(ctx), ErrRequestUsed)
+	sum := uint64(5)
+	require.NoError(t, soon(t, func() Request { sum += 4; return p.Signal(keys[1].At(24), SignalAdd, 4) }).Wait(ctx))
+	require.Equal(t, sum, testutil.Load64(theirs[24:]))
+	v, err := es[1].WaitSignal(ctx, mems[1].Slice(24, 8), GE, sum)
+	require.NoError(t, err)
+	require.Equal(t, sum, v)
+	require.GreaterOrEqual(t, p.Stats().Signals, signals+2)
+	for _, n := range []int{1, 3, 4, 7, 8, 9, 16, 100, 4096 - 512} { // with every alignment of the end
+		for off := 200; off < 208; off++ {
+			heap := make([]byte, n)
+			testutil.Fill(heap, uint64(n), uint64(off))
+			require.NoError(t, soon(t, func() Request { return p.PutBytes(keys[1].At(off), heap) }).Wait(ctx))
+			require.NoError(t, testutil.Verify(theirs[off:off+n], uint64(n), uint64(off)))
+			back := make([]byte, n)
+			require.NoError(t, soon(t, func() Request { return p.GetBytes(back, keys[1].At(off)) }).Wait(ctx))
+			require.Equal(t, heap, back)
+		}
+	}
+	for _, r := range []Request{
+		p.PutSignal(keys[1].At(0), mine.Slice(0, 8), keys[1].At(4), SignalSet, 1),
+		p.PutSignal(keys[1].At(4090), mine.Slice(0, 8), keys[1].At(24), SignalSet, 1),
+		p.PutSignal(keys[1].At(0), mine.Slice(4090, 8), keys[1].At(24), SignalSet, 1),
+		p.Signal(keys[1].At(24), SignalAdd+1, 1),
+		p.PutBytes(keys[1].At(4090), make([]byte, 8)),
+	} {
+		require.Error(t, r.Wait(ctx))
+	}
+	require.Equal(t, sum, testutil.Load64(theirs[24:]), "a refused signal changes nothing")
+
 	clear(theirs[:32])
 	var held []uint64
 	for range 2*64 + 1 { // including one through the queue
@@ -68,7 +105,7 @@ func TestAtOnce(t *testing.T) {
 	for i, v := range held {
 		require.EqualValues(t, 3*i, v)
 	}
-	v, err := p.CompareSwap(keys[1].At(16), 3*uint64(len(held)), 7).Wait(ctx)
+	v, err = p.CompareSwap(keys[1].At(16), 3*uint64(len(held)), 7).Wait(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 3*len(held), v)
 	require.Equal(t, uint64(7), testutil.Load64(theirs[16:]))

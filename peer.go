@@ -238,6 +238,11 @@ func (p *Peer) user(k initiator.Kind, at Remote, mem []byte) Request {
 	if err != nil {
 		return p.refuse(k.String(), err)
 	}
+	if n := len(mem); n > 0 && n <= initiator.InlineMax && p.tries() {
+		if n := initiator.TryBytes(&p.one, k, mem, addr, rkey); n != 0 {
+			return newReceipt(p.eng, n)
+		}
+	}
 	o := initiator.New(&p.one, k)
 	o.Remote(addr, rkey)
 	if len(mem) > 0 {

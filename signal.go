@@ -43,6 +43,9 @@ const (
 // together. It does not allocate or block.
 // Hot path.
 func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value uint64) Request {
+	if r := trySignal(p, dst, src, sig, op, value); r.eng != nil {
+		return r
+	}
 	o := initiator.New(&p.one, initiator.PutSignal)
 	if src.n > 0 {
 		if err := p.data(o, dst, src); err != nil {
@@ -50,6 +53,40 @@ func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value 
 		}
 	}
 	return p.signal(o, sig, op, value)
+}
+
+// trySignal executes a PutSignal of few bytes, if the link can do so at once. Otherwise the
+// request is zero, and the signal has not been given.
+// Hot path.
+func trySignal(p *Peer, dst Remote, src Buffer, sig Remote, op SignalOp, value uint64) Request {
+	if uint(src.n) > initiator.InlineMax || op > SignalAdd || !p.tries() {
+		return Request{}
+	}
+	var sge fabric.SGE
+	var addr uint64
+	var rkey uint32
+	var err error
+	if src.n > 0 {
+		if sge, err = src.sge(p.eng, p.link); err == nil {
+			addr, rkey, err = p.reach(dst, uint64(src.n), fabric.AccessRemoteWrite)
+		}
+		if err != nil {
+			return Request{}
+		}
+	}
+	need := fabric.AccessRemoteWrite
+	if op == SignalAdd {
+		need = fabric.AccessRemoteAtomic
+	}
+	flag, flagKey, err := p.reach(sig, 8, need)
+	if err != nil || flag%8 != 0 {
+		return Request{}
+	}
+	n := initiator.TrySignal(&p.one, sge, addr, rkey, flag, flagKey, op == SignalAdd, value)
+	if n == 0 {
+		return Request{}
+	}
+	return newReceipt(p.eng, n)
 }
 
 // data sets the data of a PutSignal.
@@ -74,6 +111,9 @@ func (p *Peer) data(o *initiator.Op, dst Remote, src Buffer) error {
 // peer before. It transfers no data. It does not allocate or block.
 // Hot path.
 func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
+	if r := trySignal(p, Remote{}, Buffer{}, sig, op, value); r.eng != nil {
+		return r
+	}
 	return p.signal(initiator.New(&p.one, initiator.PutSignal), sig, op, value)
 }
 

@@ -1,6 +1,7 @@
 package initiator
 
 import (
+	"encoding/binary"
 	"math"
 
 	"github.com/seed33544411/rma/fabric"
@@ -76,15 +77,111 @@ func (q *Queue) TryRMW(addr uint64, rkey uint32, m *onesided.RMW) (receipt, held
 	if q.ready() && (q.loose == 0 || !q.busy(addr)) {
 		if mem := q.mapped.Reach(fabric.AccessRemoteAtomic, rkey, addr, 8); mem != nil {
 			held = m.Do(mem)
-			q.mapped.Stored()
-			q.fenced = false
-			q.changed()
+			stored(q)
 			q.counts.Atomics++
 			receipt = e.opt.Receipts.Issue()
 		}
 	}
 	e.prog.Disown()
 	return receipt, held
+}
+
+// TrySignal is q.TryMove for a put of at most InlineMax checked bytes, or of none, that ends
+// with a signal: the word at flag, which is checked as well, becomes v or, with add, gets v
+// added.
+// Hot path.
+func TrySignal(q *Queue, sge fabric.SGE, addr uint64, rkey uint32, flag uint64, flagKey uint32, add bool, v uint64) (receipt uint64) {
+	e := q.eng
+	if !e.prog.Own() {
+		return 0
+	}
+	if q.loose == 0 && q.ready() {
+		m, need := onesided.RMW{Func: onesided.Set, Arg: v}, fabric.AccessRemoteWrite
+		if add {
+			m.Func, need = onesided.Add, fabric.AccessRemoteAtomic
+		}
+		if mem := q.mapped.Reach(need, flagKey, flag, 8); mem != nil {
+			if sge.Len == 0 || q.mapped.write(sge, addr, rkey) {
+				m.Do(mem)
+				q.counts.Signals++
+				q.counts.PutBytes += uint64(sge.Len)
+				receipt = e.opt.Receipts.Issue()
+			}
+			stored(q)
+		}
+	}
+	e.prog.Disown()
+	return receipt
+}
+
+// TryBytes is q.TryMove for at most InlineMax bytes of memory of any kind.
+// Hot path.
+func TryBytes(q *Queue, k Kind, mem []byte, addr uint64, rkey uint32) (receipt uint64) {
+	e := q.eng
+	if !e.prog.Own() {
+		return 0
+	}
+	need := fabric.AccessRemoteWrite
+	if k == Get {
+		need = fabric.AccessRemoteRead
+	}
+	if q.ready() {
+		if there := q.mapped.Reach(need, rkey, addr, len(mem)); there != nil {
+			copyWord(k == Put, there, mem, addr)
+			stored(q)
+			if k == Put {
+				q.counts.Puts++
+				q.counts.PutBytes += uint64(len(mem))
+			} else {
+				q.counts.Gets++
+				q.counts.GetBytes += uint64(len(mem))
+			}
+			receipt = e.opt.Receipts.Issue()
+		}
+	}
+	e.prog.Disown()
+	return receipt
+}
+
+// write copies one piece to the memory of the peer at addr. Stored must follow. It returns
+// false, without effect, if that is not possible at present.
+// Hot path.
+func (m mapped) write(sge fabric.SGE, addr uint64, rkey uint32) bool {
+	from := m.Local(0, sge)
+	to := m.Reach(fabric.AccessRemoteWrite, rkey, addr, int(sge.Len))
+	if from == nil || to == nil {
+		return false
+	}
+	copyWord(true, to, from, addr)
+	return true
+}
+
+// copyWord copies to or from the memory there, of a peer, whose address is addr: a last
+// word that is aligned last, in one store, and a word alone in one load, as links do.
+// Hot path.
+func copyWord(put bool, there, here []byte, addr uint64) {
+	n := len(there) - 8
+	switch aligned := n >= 0 && (addr+uint64(n))%8 == 0; {
+	case put && aligned:
+		last := binary.NativeEndian.Uint64(here[n:]) // before the copy: the two may overlap
+		copy(there[:n], here)
+		onesided.Store64(there[n:], last)
+	case put:
+		copy(there, here)
+	case n == 0 && aligned:
+		binary.NativeEndian.PutUint64(here, onesided.Load64(there))
+	default:
+		copy(here, there)
+	}
+}
+
+// stored ends the use of memory that Reach has returned. Owner's.
+// Hot path.
+func stored(q *Queue) {
+	q.eng.prog.AssertOwned()
+	q.mapped.Stored()
+	q.fenced = false // all operations before it are complete
+	q.changed()
 }
 
 // ready reports whether an operation may be executed now without breaking the order of
