@@ -116,11 +116,12 @@ func (c *connectionEnd) RailUp(number int, ep fabric.Endpoint) bool {
 	}
 	c.rails[number].ep = ep
 	c.one.Rails().Up(number, ep)
+	c.eng.railWatches.tell(c.rank, number, c.rails[number].lost, nil)
 	return true
 }
 
 // RailDown implements bringup.Peer.
-func (c *connectionEnd) RailDown(number int) { closeRail((*Peer)(c), number) }
+func (c *connectionEnd) RailDown(number int, why error) { closeRail((*Peer)(c), number, why) }
 
 // RailClosed implements bringup.Peer.
 func (c *connectionEnd) RailClosed(number int) { c.one.Rails().Closed(number) }

@@ -23,20 +23,21 @@ import (
 // them. Its methods may be called from any goroutine. After Close, operations fail with
 // ErrClosed.
 type Engine struct {
-	cfg     Config
-	job     *wireup.Job
-	bringup *bringup.Links
-	links   []fabric.Link
-	numbers []uint8 // linkNumber of each link
-	peers   []*Peer
-	proto   *proto
-	prog    *progress.Engine
-	memory  *mr.Domain // all registered memory, on all links
-	barrier barrier
-	windows doubt        // calls of Window and WindowOf without a known outcome
-	gathers doubt        // the same of AllGatherKeys
-	server  atomic.Int32 // the rank that runs the job's wire-up server, plus 1; 0 if it is no rank
-	watches watches
+	cfg         Config
+	job         *wireup.Job
+	bringup     *bringup.Links
+	links       []fabric.Link
+	numbers     []uint8 // linkNumber of each link
+	peers       []*Peer
+	proto       *proto
+	prog        *progress.Engine
+	memory      *mr.Domain // all registered memory, on all links
+	barrier     barrier
+	windows     doubt        // calls of Window and WindowOf without a known outcome
+	gathers     doubt        // the same of AllGatherKeys
+	server      atomic.Int32 // the rank that runs the job's wire-up server, plus 1; 0 if it is no rank
+	watches     peerFeed
+	railWatches railFeed
 	// attention counts the waits for any peer, during which all connected peers are polled.
 	attention   atomic.Int32
 	outstanding atomic.Int64    // see pending.Budget
@@ -122,25 +123,15 @@ func (e *Engine) Watch(ctx context.Context) iter.Seq[PeerEvent] {
 	return func(yield func(PeerEvent) bool) {
 		e.attention.Add(1)
 		defer e.attention.Add(-1)
-		w := e.watches.add()
-		defer e.watches.remove(w)
-		for {
-			ev, ok := e.watches.next(w)
-			switch {
-			case ok && !yield(ev):
-				return
-			case ok:
-				continue
-			}
-			select {
-			case <-w.bell:
-			case <-ctx.Done():
-				return
-			case <-e.tasks.Life().Done():
-				return
-			}
-		}
+		e.watches.watch(ctx, e.tasks.Life(), yield)
 	}
+}
+
+// WatchRails yields the changes of rails, from the present ones on, until ctx ends or the engine
+// is closed. Several goroutines may watch; a slow one misses changes that later ones of the same
+// rail have replaced.
+func WatchRails(ctx context.Context, e *Engine) iter.Seq[RailEvent] {
+	return func(yield func(RailEvent) bool) { e.railWatches.watch(ctx, e.tasks.Life(), yield) }
 }
 
 // Barrier returns when all ranks have called it: the n-th call of each rank belongs to the

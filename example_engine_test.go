@@ -300,3 +300,13 @@ func ExamplePeerState() {
 	// hung true
 	// gone true
 }
+
+// The program logs rails that are lost and that come back.
+func ExampleRailEvent() {
+	watch := func(e *rma.Engine) {
+		for ev := range rma.WatchRails(context.Background(), e) {
+			fmt.Println("rank", ev.Rank, "rail", ev.Rail, "up:", ev.Up, ev.Err)
+		}
+	}
+	_ = watch // go watch(engine)
+}

@@ -80,18 +80,19 @@ func railEvent(p *Peer, link int, c *fabric.Completion) {
 // loseRail closes a rail that has failed, and has the peer close its side. Owner's.
 func loseRail(p *Peer, i int, err error) {
 	p.eng.prog.AssertOwned()
-	closeRail(p, i)
+	closeRail(p, i, err)
 	p.conn.Now().RailLost(i, err)
 }
 
 // closeRail closes this side of a rail, if it is connected. Owner's.
-func closeRail(p *Peer, i int) {
+func closeRail(p *Peer, i int, why error) {
 	p.eng.prog.AssertOwned()
 	if ep := p.rails[i].ep; ep != nil {
 		p.rails[i].ep = nil
 		p.rails[i].lost++
 		_ = ep.Close() // errors are reported by the requests
 		p.one.Rails().Down(i)
+		p.eng.railWatches.tell(p.rank, i, p.rails[i].lost, why)
 	}
 }
 

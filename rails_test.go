@@ -3,6 +3,7 @@ package rma
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -219,7 +220,7 @@ func TestRailsDie(t *testing.T) {
 				if i == 10 || i == 40 {
 					victim := 1 + i/40
 					require.True(t, p.Stats().Rails[victim].Up)
-					es[map[string]int{"here": 0, "there": 1}[end]].breakRail(victim)
+					require.True(t, es[map[string]int{"here": 0, "there": 1}[end]].breakRail(victim))
 				}
 				flag := p.Signal(keys[1].At(2*n), SignalSet, uint64(i))
 				get := p.Get(mems[0].Slice(n, n), keys[1].At(0))
@@ -232,6 +233,15 @@ func TestRailsDie(t *testing.T) {
 					s := e.Peer(1 - r).Stats().Rails
 					return s[0].Up && s[1].Up && s[2].Up && s[1].Lost == 1 && s[2].Lost == 1
 				}, "both rails are connected again")
+			}
+			seen := 0
+			for ev := range WatchRails(ctx, es[0]) {
+				require.True(t, ev.Up)
+				require.NoError(t, ev.Err)
+				require.EqualValues(t, 1, ev.Lost)
+				if seen++; seen == 2 {
+					break
+				}
 			}
 			require.Nil(t, p.Stats().Err)
 		})
@@ -280,14 +290,16 @@ func TestRailsComeBack(t *testing.T) {
 	})
 }
 
-// breakRail ends a rail, as its link would. It returns false if the rail is not connected.
+// breakRail ends a rail, as its link would, which WatchRails reports. It returns false if the
+// rail is not connected.
 func (e *Engine) breakRail(number int) (did bool) {
 	p := e.peers[1-e.Rank()]
 	e.prog.Do(func() {
 		if ep := p.rails[number].ep; ep != nil {
-			did = true
 			ep.Close()
 			(*oneSidedHost)(p).RailLost(number, fabric.ErrDown)
+			ev := e.railWatches.state(railName{p.rank, number})
+			did = !ev.Up && errors.Is(ev.Err, fabric.ErrDown)
 		}
 	})
 	return did

@@ -1,6 +1,8 @@
 package rma
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -61,71 +63,81 @@ type PeerEvent struct {
 // errSilent is the cause of a PeerSilent event.
 var errSilent = errors.New("no progress")
 
-// watches holds the active Watch calls, and the last event of each rank.
-type watches struct {
+// RailEvent is a change of one of several connections with a peer (Config.Rails).
+type RailEvent struct {
+	Rank int
+	Rail int // as RailStats.Number, from 1
+	Up   bool
+	Err  error     // why the rail was lost; nil if it is up
+	Lost uint64    // how often it was lost so far, including losses that this WatchRails has missed
+	Time time.Time // when this rank detected it
+}
+
+// railName names a rail of a peer.
+type railName struct{ rank, rail int }
+
+// feed holds the active watchers of events about things that K names, and the last event of
+// each of these.
+type feed[K comparable, E any] struct {
 	mu   sync.Mutex
-	last map[int]PeerEvent // by rank
-	list map[*watcher]struct{}
+	last map[K]E
+	list map[*watcher[K, E]]struct{}
 }
 
-// state returns the last event of a rank; zero if there was none.
-func (ws *watches) state(rank int) PeerEvent {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	return ws.last[rank]
+// state returns the last event of k; zero if there was none.
+func (f *feed[K, E]) state(k K) E {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last[k]
 }
 
-// watcher holds the events that one Watch has not yielded: at most one per rank.
-type watcher struct {
+// watcher holds the events that one watcher has not yielded: at most one for each name.
+type watcher[K comparable, E any] struct {
 	bell  chan struct{}
-	ranks []int // in the order of their first event that was not seen
-	event map[int]PeerEvent
+	names []K // in the order of their first event that was not seen
+	event map[K]E
 }
 
-func (ws *watches) add() *watcher {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	w := &watcher{bell: make(chan struct{}, 1), event: map[int]PeerEvent{}}
-	for _, ev := range ws.last {
-		w.push(ev)
+func (f *feed[K, E]) add() *watcher[K, E] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := &watcher[K, E]{bell: make(chan struct{}, 1), event: map[K]E{}}
+	for k, ev := range f.last {
+		w.push(k, ev)
 	}
-	if ws.list == nil {
-		ws.list = map[*watcher]struct{}{}
+	if f.list == nil {
+		f.list = map[*watcher[K, E]]struct{}{}
 	}
-	ws.list[w] = struct{}{}
+	f.list[w] = struct{}{}
 	return w
 }
 
-func (ws *watches) remove(w *watcher) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	delete(ws.list, w)
+func (f *feed[K, E]) remove(w *watcher[K, E]) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.list, w)
 }
 
-// tell records a change. It does not wait for any watcher.
-func (ws *watches) tell(ev PeerEvent) {
-	ev.Time = time.Now()
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.last == nil {
-		ws.last = map[int]PeerEvent{}
+// note records a change of k: next returns the event that follows the last one. It does not
+// wait for any watcher.
+func (f *feed[K, E]) note(k K, next func(was E) E) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last == nil {
+		f.last = map[K]E{}
 	}
-	was := ws.last[ev.Rank]
-	ev.Lost = was.Lost
-	if ev.State >= PeerDown && was.State < PeerDown {
-		ev.Lost++
-	}
-	ws.last[ev.Rank] = ev
-	for w := range ws.list {
-		w.push(ev)
+	ev := next(f.last[k])
+	f.last[k] = ev
+	for w := range f.list {
+		w.push(k, ev)
 	}
 }
 
-func (w *watcher) push(ev PeerEvent) {
-	if _, waits := w.event[ev.Rank]; !waits {
-		w.ranks = append(w.ranks, ev.Rank)
+func (w *watcher[K, E]) push(k K, ev E) {
+	if _, waits := w.event[k]; !waits {
+		w.names = append(w.names, k)
 	}
-	w.event[ev.Rank] = ev
+	w.event[k] = ev
 	select {
 	case w.bell <- struct{}{}:
 	default:
@@ -133,17 +145,63 @@ func (w *watcher) push(ev PeerEvent) {
 }
 
 // next takes the oldest event that the watcher has not yielded.
-func (ws *watches) next(w *watcher) (PeerEvent, bool) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if len(w.ranks) == 0 {
-		return PeerEvent{}, false
+func (f *feed[K, E]) next(w *watcher[K, E]) (ev E, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(w.names) == 0 {
+		return ev, false
 	}
-	r := w.ranks[0]
-	w.ranks = w.ranks[1:]
-	ev := w.event[r]
-	delete(w.event, r)
+	k := w.names[0]
+	w.names = w.names[1:]
+	ev = w.event[k]
+	delete(w.event, k)
 	return ev, true
+}
+
+// watch yields events until ctx or life ends.
+func (f *feed[K, E]) watch(ctx, life context.Context, yield func(E) bool) {
+	w := f.add()
+	defer f.remove(w)
+	for {
+		ev, ok := f.next(w)
+		switch {
+		case ok && !yield(ev):
+			return
+		case ok:
+			continue
+		}
+		select {
+		case <-w.bell:
+		case <-ctx.Done():
+			return
+		case <-life.Done():
+			return
+		}
+	}
+}
+
+// peerFeed is the feed of the states of peers, by rank.
+type peerFeed struct{ feed[int, PeerEvent] }
+
+// tell records a change of a peer's state.
+func (f *peerFeed) tell(ev PeerEvent) {
+	ev.Time = time.Now()
+	f.note(ev.Rank, func(was PeerEvent) PeerEvent {
+		ev.Lost = was.Lost
+		if ev.State >= PeerDown && was.State < PeerDown {
+			ev.Lost++
+		}
+		return ev
+	})
+}
+
+// railFeed is the feed of rails.
+type railFeed struct{ feed[railName, RailEvent] }
+
+// tell records that a rail is up, or was lost because of err.
+func (f *railFeed) tell(rank, rail int, lost uint64, err error) {
+	ev := RailEvent{Rank: rank, Rail: rail, Up: err == nil, Err: err, Lost: lost, Time: time.Now()}
+	f.note(railName{rank, rail}, func(RailEvent) RailEvent { return ev })
 }
 
 // stateOf returns the state that an error of a connection stands for; 0 if none.
@@ -223,6 +281,7 @@ func (p *Peer) close() {
 			_ = r.ep.Close()
 			r.ep = nil
 			p.one.Rails().Down(i)
+			p.eng.railWatches.tell(p.rank, i, r.lost, cmp.Or(p.down, ErrClosed))
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestWatchFindsAConnectionThatIsLost(t *testing.T) {
 
 // A slow watcher misses replaced states, but never the last state of a rank.
 func TestSlowWatcher(t *testing.T) {
-	var ws watches
+	var ws peerFeed
 	ws.tell(PeerEvent{Rank: 3, State: PeerUp})
 	w, late := ws.add(), 0
 	for range 1000 {

@@ -81,8 +81,8 @@ type Peer interface {
 	// otherwise the Peer closes the endpoint.
 	RailUp(number int, ep fabric.Endpoint) bool
 
-	// RailDown closes the endpoint of a rail, if there is one.
-	RailDown(number int)
+	// RailDown closes the endpoint of a rail, if there is one, because of why.
+	RailDown(number int, why error)
 
 	// RailClosed reports that the peer has closed its endpoint of a rail as well.
 	RailClosed(number int)

@@ -144,7 +144,7 @@ func (r *railConn) agree(why error) {
 	case <-life.Done():
 		return
 	}
-	d.prog.Do(func() { n.c.peer.RailDown(r.Number) })
+	d.prog.Do(func() { n.c.peer.RailDown(r.Number, why) })
 	switch {
 	case r.up:
 		l.Log.Warn("rma: rail lost", "rank", n.c.rank, "rail", r.Where, "err", why)
