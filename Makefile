@@ -41,7 +41,7 @@ REQUIRED = RMA_REQUIRE_RDMA=$(RMA_REQUIRE_RDMA) RMA_REQUIRE_LAUNCHERS=$(RMA_REQU
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps fresh test abi unit debug bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf zoo launchers chaos suites clean help
+.PHONY: build deps fresh test abi unit debug bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf zoo rails launchers chaos suites clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -174,6 +174,10 @@ softroce-perf: build ## perftest and rmabench in alternation, in one boot (VM=um
 # OUT is where zoo.jsonl goes. PROFILES=siw,efa runs only these.
 zoo: ## the link's tests on SoftRoCE with limits and habits of other adapters (VM=uml|qemu PROFILES=... OUT=out)
 	@$(call SOFTROCE,zoo) -vm $(VM) -out $(OUT) $(if $(PROFILES),-profiles $(PROFILES)) $(ARGS)
+
+# OUT is where rails.jsonl goes. ARGS="-ratios 1:4 -sum 16M" and others: tests/softroce/run -h with SOFTROCE_CMD=rails.
+rails: ## puts and gets over two shaped networks beside each alone (VM=uml for measurements, qemu; OUT=out ARGS=...)
+	@$(call SOFTROCE,rails) -vm $(VM) -out $(OUT) $(ARGS)
 
 bench: ## latency, bandwidth and rate of every link; report with plots in out/
 	@sets="cgo verbs"; vm=; if ! ls /sys/class/infiniband/* >/dev/null 2>&1; then sets="cgo verbs common qemu"; vm=1; fi; \

@@ -21,7 +21,7 @@
 //	overlap.go  overlap, reactivity, threads, concurrent, load
 //	compare.go  compare
 //	sockets.go  sockets
-//	collective.go  coll; nbc.go  nbc
+//	collective.go  coll; nbc.go  nbc; rails.go  rails
 //	output.go   --format, --out, progress
 //
 // Tests with real processes are in main_test.go.
@@ -131,6 +131,7 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench threads                          # one goroutine while others wait or send
   rmabench load --fabric shm                # operations beside busy processes
   rmabench sockets                          # net/http and streams over rmanet and sockets
+  rmabench rails --links A,B --peer-links C,D  # puts and gets over several links
   rmabench compare --fabric tcp --peers ucx # the same tests with another library
   rmabench info; rmabench doctor`
 
@@ -149,11 +150,12 @@ func run(ctx context.Context, args []string, s streams) int {
 	}
 	root.AddCommand(measureCommands(s)...)
 	root.AddCommand(overlapCommands(s)...)
-	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s), collCommand(s), nbcCommand(s), socketsCommand(s),
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s), collCommand(s), nbcCommand(s), socketsCommand(s), railsCommand(s),
 		childCommand(s, session.ChildArg, session.Child), childCommand(s, session.EngineArg, session.EngineChild),
 		childCommand(s, session.PlogpArg, session.PlogpChild), childCommand(s, session.StartupArg, session.StartupChild),
 		childCommand(s, session.ChoiceArg, session.ChoiceChild), childCommand(s, session.OverlapArg, session.OverlapChild),
-		childCommand(s, session.CollectiveArg, session.CollectiveChild), childCommand(s, sockets.Arg, socketsChild))
+		childCommand(s, session.CollectiveArg, session.CollectiveChild), childCommand(s, sockets.Arg, socketsChild),
+		childCommand(s, session.RailsArg, session.RailsChild))
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

@@ -34,7 +34,7 @@ const envCommand = "RMABENCH_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
 	host.ServeCMA()
-	if os.Getenv(envCommand) != "" || len(os.Args) == 2 && slices.Contains([]string{session.ChildArg, session.PlogpArg, session.ChoiceArg, session.StartupArg, session.EngineArg, session.OverlapArg, session.CollectiveArg, sockets.Arg}, os.Args[1]) {
+	if os.Getenv(envCommand) != "" || len(os.Args) == 2 && slices.Contains([]string{session.ChildArg, session.PlogpArg, session.ChoiceArg, session.StartupArg, session.EngineArg, session.OverlapArg, session.CollectiveArg, sockets.Arg, session.RailsArg}, os.Args[1]) {
 		os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 	}
 	testutil.Main(m)

@@ -112,29 +112,15 @@ type starter struct {
 // start opens an engine on both ranks and returns how long this rank took, in µs.
 func (s *starter) start(ctx context.Context, sampling rma.Sampling) (us float64, err error) {
 	s.n++
-	root := ""
-	if s.ctl.Rank() == 0 {
-		root = "unix:" + filepath.Join(s.dir, fmt.Sprint(s.n))
-		var ln net.Listener
-		if ln, err = new(net.ListenConfig).Listen(ctx, "unix", root[len("unix:"):]); err == nil {
-			var srv *wireup.Server
-			if srv, err = wireup.Serve(ctx, ln, wireup.ServerConfig{Size: 2}); err == nil {
-				defer func() { err = errors.Join(err, srv.Close()) }()
-			}
-		}
+	job, srv, err := jobBeside(ctx, s.ctl, "unix:"+filepath.Join(s.dir, fmt.Sprint(s.n)))
+	if srv != nil {
+		defer func() { err = errors.Join(err, srv.Close()) }()
 	}
-	if err := agree(ctx, s.ctl, err); err != nil {
-		return 0, err
-	}
-	theirs, err := s.ctl.Exchange(ctx, []byte(root))
 	if err != nil {
 		return 0, err
 	}
-	if s.ctl.Rank() == 1 {
-		root = string(theirs)
-	}
 	cfg := &rma.Config{
-		Job: &rma.Job{Rank: s.ctl.Rank(), Size: 2, Root: root}, Fabric: rma.Fabric(s.req.Fabric),
+		Job: job, Fabric: rma.Fabric(s.req.Fabric),
 		Sampling: sampling, SamplingBudget: s.req.Budget, Profiles: s.dir,
 	}
 	t := cpu.Ticks()
@@ -145,6 +131,28 @@ func (s *starter) start(ctx context.Context, sampling rma.Sampling) (us float64,
 		err = errors.Join(e.Barrier(ctx), e.Close())
 	}
 	return us, agree(ctx, s.ctl, err)
+}
+
+// jobBeside returns a job of its own for the two ranks of ctl, on one host. srv is its server, on
+// rank 0, whose root is used.
+func jobBeside(ctx context.Context, ctl Control, root string) (job *rma.Job, srv io.Closer, err error) {
+	if ctl.Rank() == 0 {
+		var ln net.Listener
+		if ln, err = new(net.ListenConfig).Listen(ctx, "unix", root[len("unix:"):]); err == nil {
+			var s *wireup.Server
+			if s, err = wireup.Serve(ctx, ln, wireup.ServerConfig{Size: 2}); err == nil {
+				srv = s
+			}
+		}
+	}
+	if err := agree(ctx, ctl, err); err != nil {
+		return nil, srv, err
+	}
+	theirs, err := ctl.Exchange(ctx, []byte(root))
+	if ctl.Rank() == 1 {
+		root = string(theirs)
+	}
+	return &rma.Job{Rank: ctl.Rank(), Size: 2, Root: root}, srv, err
 }
 
 // WriteText writes the figures for people.

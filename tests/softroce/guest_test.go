@@ -31,12 +31,18 @@ func TestLayouts(t *testing.T) {
 	require.Equal(t, []policyRule{
 		{pref: 10, table: tableLocal, iif: "sr0"},
 		{pref: 11, table: tableLocal, iif: "sr1"},
-		{pref: 20, table: tableAB, src: "10.9.0.1", dst: "10.9.0.2"},
-		{pref: 21, table: tableBA, src: "10.9.0.2", dst: "10.9.0.1"},
+		{pref: 20, table: tableTo, src: "10.9.0.2", dst: "10.9.0.1"},
+		{pref: 21, table: tableTo + 1, src: "10.9.0.1", dst: "10.9.0.2"},
 		{pref: 100, table: tableLocal},
 	}, two.rules())
 	require.Contains(t, two.sysctls(), [2]string{"net/ipv4/conf/sr1/accept_local", "1"})
 	require.Contains(t, two.sysctls(), [2]string{"net/ipv4/conf/all/rp_filter", "0"})
+
+	rails, err := layoutOf("rails", 0)
+	require.NoError(t, err)
+	require.Equal(t, 2, rails.pairs())
+	require.Equal(t, endpoint{"rxe3", "sr3", "10.9.1.2"}, rails.ends[3])
+	require.Contains(t, rails.rules(), policyRule{pref: 23, table: tableTo + 3, dst: "10.9.1.2"})
 
 	a, _ := layoutOf("guests", 0)
 	b, _ := layoutOf("guests", 1)

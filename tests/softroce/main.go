@@ -19,6 +19,7 @@ const usage = `softroce runs programs on real SoftRoCE, in a virtual machine if 
   softroce run [flags] -- program [args...]   run a program of this host inside
   softroce suite [flags] [packages...]        build and run the project's device tests
   softroce zoo [flags]                        the link's tests on devices like other adapters
+  softroce rails [flags]                      puts and gets over two shaped networks
   softroce perftest [flags]                   Debian's perftest beside rmabench, in one boot
   softroce build -vm qemu|uml                 download or build the kernel now
   softroce doctor                             show what works here and what is missing
@@ -73,6 +74,8 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		return cmdSuite(ctx, args)
 	case "zoo":
 		return cmdZoo(ctx, args)
+	case "rails":
+		return cmdRails(ctx, args)
 	case "perftest":
 		return cmdPerf(ctx, args)
 	case insidePerf:

@@ -18,7 +18,7 @@ import (
 // multiplication is slow in emulation.
 var guestModules = []string{
 	"virtio_pci", "9p", "9pnet_virtio", "overlay",
-	"crc32_generic", "veth", "dummy", "virtio_net", "sch_netem",
+	"crc32_generic", "veth", "dummy", "virtio_net", "sch_netem", "sch_tbf",
 	"rdma_rxe", "ib_uverbs", "rdma_ucm", "ib_umad",
 }
 

@@ -15,7 +15,7 @@ import (
 // comparison.
 type Options struct {
 	VM       string        // native, qemu, uml, or auto
-	Topology string        // one, two, guests
+	Topology string        // one, two, rails, guests
 	Netem    string        // tc netem arguments
 	Timeout  time.Duration // of the whole run, boot included
 	SMP      int           // guest CPUs; 0 lets the machine choose
@@ -60,7 +60,7 @@ func parseRun(args []string, stderr io.Writer) (Options, error) {
 		fs.PrintDefaults()
 	}
 	o.common(fs)
-	fs.StringVar(&o.Topology, "topology", "one", "one device, two devices across a veth pair, or two guests (\"guests\")")
+	fs.StringVar(&o.Topology, "topology", "one", "one device, two devices across a veth pair, two such pairs (\"rails\"), or two guests (\"guests\")")
 	fs.StringVar(&o.Netem, "netem", "", "tc netem arguments for the wire, such as 'loss 1% delay 1ms'")
 	fs.DurationVar(&o.Timeout, "timeout", 300*time.Second, "time for everything, boot included")
 	if err := fs.Parse(args); err != nil {
@@ -84,9 +84,9 @@ func (o *Options) check() error {
 		return usagef("-vm %q: want native, qemu, uml or auto", o.VM)
 	}
 	switch o.Topology {
-	case "one", "two", "guests":
+	case "one", "two", "rails", "guests":
 	default:
-		return usagef("-topology %q: want one, two or guests", o.Topology)
+		return usagef("-topology %q: want one, two, rails or guests", o.Topology)
 	}
 	if o.Topology == "guests" && o.VM == "native" {
 		return usagef("-topology guests needs a machine to itself twice: use -vm qemu or uml")

@@ -32,7 +32,7 @@ const timedOutCode = 124
 // never changes it.
 type Plan struct {
 	Kind     string   // native, qemu or uml: what the guest is
-	Topology string   // one, two or guests
+	Topology string   // one, two, rails or guests
 	Node     int      // which of Nodes this guest is
 	Nodes    int      // 1, or 2 if Topology is guests
 	Netem    string   // tc netem arguments for every step, or ""
@@ -52,6 +52,7 @@ type Step struct {
 	Dir     string   // "" means the plan's
 	Env     []string // added to the plan's
 	Netem   string   // "" means the plan's
+	Rates   []int64  // of the pairs of the topology rails, in bytes a second; nil: as before
 	Timeout time.Duration
 }
 

@@ -79,6 +79,11 @@ func runSteps(ctx context.Context, plan Plan, topo *topology, stdout, stderr *os
 			}
 			netem = want
 		}
+		if len(s.Rates) > 0 {
+			if err := topo.limit(s.Rates); err != nil {
+				return out, err
+			}
+		}
 		if s.Name != "" {
 			fmt.Fprintf(stdout, "--- %s\n", s.Name)
 			for _, n := range s.Notes {

@@ -44,6 +44,12 @@ func layoutOf(name string, node int) (layout, error) {
 			{"rxe0", "sr0", nodeAddr(0)},
 			{"rxe1", "sr1", nodeAddr(1)},
 		}}, nil
+	case "rails":
+		l := layout{name: name, bits: 32}
+		for i := range 4 {
+			l.ends = append(l.ends, endpoint{fmt.Sprintf("rxe%d", i), fmt.Sprintf("sr%d", i), fmt.Sprintf("10.9.%d.%d", i/2, i%2+1)})
+		}
+		return l, nil
 	case "guests":
 		return layout{name: name, bits: 24, peer: nodeAddr(1 - node),
 			ends: []endpoint{{"rxe0", "", nodeAddr(node)}}}, nil // the interface is the machine's NIC
@@ -61,29 +67,40 @@ type policyRule struct {
 	src, dst string
 }
 
-// Routing tables of the two directions over the veth pair.
+// tableTo is the routing table of packets to the first end of the layout; that of the next one
+// has the next number.
 const (
-	tableAB    = 101
-	tableBA    = 102
+	tableTo    = 101
 	tableLocal = unix.RT_TABLE_LOCAL
 )
 
+// pairs returns the number of veth pairs. Pair i joins the ends 2i and 2i+1.
+func (l layout) pairs() int {
+	if l.name == "two" || l.name == "rails" {
+		return len(l.ends) / 2
+	}
+	return 0
+}
+
 // rules returns the routing rules by which packets between two addresses of one host cross
-// the pair: the local table, which would short-cut them, is consulted only for packets that
-// arrive over the pair, and for all else last. Rule 0, the local table first, must be
+// their pair: the local table, which would short-cut them, is consulted only for packets that
+// arrive over a pair, and for all else last. Rule 0, the local table first, must be
 // removed while these are in place.
-func (l layout) rules() []policyRule {
-	if l.name != "two" {
+func (l layout) rules() (rules []policyRule) {
+	if l.pairs() == 0 {
 		return nil
 	}
-	a, b := l.ends[0], l.ends[1]
-	return []policyRule{
-		{pref: 10, iif: a.netdev, table: tableLocal},
-		{pref: 11, iif: b.netdev, table: tableLocal},
-		{pref: 20, src: a.addr, dst: b.addr, table: tableAB},
-		{pref: 21, src: b.addr, dst: a.addr, table: tableBA},
-		{pref: 100, table: tableLocal},
+	for i, e := range l.ends {
+		rules = append(rules, policyRule{pref: 10 + i, iif: e.netdev, table: tableLocal})
 	}
+	for i, e := range l.ends {
+		r := policyRule{pref: 20 + i, dst: e.addr, table: tableTo + i}
+		if l.name == "two" { // with rails, programs bind no source: the route sets it
+			r.src = l.ends[i^1].addr
+		}
+		rules = append(rules, r)
+	}
+	return append(rules, policyRule{pref: 100, table: tableLocal})
 }
 
 // sysctls returns the settings that a topology needs, in order.
@@ -94,7 +111,7 @@ func (l layout) sysctls() [][2]string {
 			s = append(s, [2]string{"net/ipv6/conf/" + e.netdev + "/accept_dad", "0"})
 		}
 	}
-	if l.name == "two" {
+	if l.pairs() > 0 {
 		s = append(s, [2]string{"net/ipv4/conf/all/rp_filter", "0"})
 		for _, e := range l.ends {
 			s = append(s,
@@ -153,6 +170,8 @@ func describe(topology string) string {
 		return "one device"
 	case "two":
 		return "two devices"
+	case "rails":
+		return "two pairs of devices"
 	}
 	return "two guests"
 }
@@ -197,7 +216,7 @@ func (t *topology) build() error {
 			return fmt.Errorf("set %s up: %w", e.netdev, err)
 		}
 	}
-	if t.name == "two" {
+	if t.pairs() > 0 {
 		if err := t.route(); err != nil {
 			return err
 		}
@@ -220,22 +239,29 @@ func (t *topology) build() error {
 }
 
 func (t *topology) addInterfaces() error {
-	attrs := netlink.NewLinkAttrs()
-	var link netlink.Link
 	switch t.name {
 	case "one":
+		attrs := netlink.NewLinkAttrs()
 		attrs.Name = t.ends[0].netdev
-		link = &netlink.Dummy{LinkAttrs: attrs}
-	case "two":
-		attrs.Name, attrs.NumTxQueues, attrs.NumRxQueues = t.ends[0].netdev, 1, 1
-		link = &netlink.Veth{LinkAttrs: attrs, PeerName: t.ends[1].netdev}
+		return t.addLink(&netlink.Dummy{LinkAttrs: attrs})
 	case "guests":
 		nic, err := machineNIC()
 		t.ends[0].netdev = nic
 		return err
 	}
+	for i := range t.pairs() {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.NumTxQueues, attrs.NumRxQueues = t.ends[2*i].netdev, 1, 1
+		if err := t.addLink(&netlink.Veth{LinkAttrs: attrs, PeerName: t.ends[2*i+1].netdev}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *topology) addLink(link netlink.Link) error {
 	if err := netlink.LinkAdd(link); err != nil {
-		return fmt.Errorf("add %s %s: %w", link.Type(), attrs.Name, err)
+		return fmt.Errorf("add %s %s: %w", link.Type(), link.Attrs().Name, err)
 	}
 	t.undo = append(t.undo, func() error { return netlink.LinkDel(link) })
 	return nil
@@ -256,11 +282,10 @@ func machineNIC() (string, error) {
 	return "", errors.New("this guest has no network interface")
 }
 
-// route installs the rules, routes and neighbours of two devices in one host.
+// route installs the rules, routes and neighbours of pairs of devices in one host.
 func (t *topology) route() error {
-	ends := []endpoint{t.ends[0], t.ends[1]}
-	for i, table := range []int{tableAB, tableBA} {
-		from, to := ends[i], ends[1-i]
+	for i, to := range t.ends {
+		from := t.ends[i^1]
 		link, err := netlink.LinkByName(from.netdev)
 		if err != nil {
 			return err
@@ -271,7 +296,7 @@ func (t *topology) route() error {
 		}
 		dst := &net.IPNet{IP: net.ParseIP(to.addr).To4(), Mask: net.CIDRMask(32, 32)}
 		// routes and neighbours are removed with the interface
-		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: dst, Table: table,
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: dst, Table: tableTo + i,
 			Src: net.ParseIP(from.addr), Scope: netlink.SCOPE_LINK}); err != nil {
 			return fmt.Errorf("route %s to %s: %w", from.addr, to.addr, err)
 		}
@@ -352,6 +377,25 @@ func (t *topology) crossed() (n int64) {
 		n += v
 	}
 	return n
+}
+
+// limit bounds the rate of each pair of the topology, in bytes a second.
+func (t *topology) limit(rates []int64) error {
+	tc := findProgram("tc")
+	if tc == "" {
+		return fmt.Errorf("tbf: no tc here: %s", aptLine([]string{"iproute2"}))
+	}
+	for i, e := range t.ends {
+		if i/2 >= len(rates) {
+			break
+		}
+		// room for all that senders have in flight: a queue that drops packets measures retransmission
+		args := []string{"qdisc", "replace", "dev", e.netdev, "root", "tbf", "rate", fmt.Sprint(8*rates[i/2]) + "bit", "burst", "16kb", "limit", "64mb"}
+		if out, err := exec.Command(tc, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("tc %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
 }
 
 // shape applies netem to every wire of this guest; "" removes it.

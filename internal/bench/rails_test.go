@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// Two ranks measure over two links and over each alone.
+func TestRails(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems have one loopback address")
+	}
+	a, b := newPipe()
+	req := RailsRequest{Fabric: "tcp", Ops: RailsOps, Sizes: []int{1, 1 << 18}, Window: 2, Rounds: 1, Time: time.Millisecond, Rates: "1:1",
+		Links: [2][]string{{"127.0.0.1", "127.0.0.2"}, {"127.0.0.3", "127.0.0.4"}}}
+	ctx := testutil.Context(t, testutil.Limit)
+	var rs []RailsResult
+	other := make(chan error, 1)
+	go func() { other <- MeasureRails(ctx, b, RailsRequest{}, nil) }()
+	err := MeasureRails(ctx, a, req, func(r RailsResult) error { rs = append(rs, r); return nil })
+	require.NoError(t, err)
+	require.NoError(t, <-other)
+	require.Len(t, rs, 4)
+	for _, r := range rs {
+		require.Equal(t, RailsWhat, r.What)
+		require.Len(t, r.Alone, 2)
+		require.Positive(t, r.OfBest)
+		require.Less(t, r.OfSum, r.OfBest)
+		require.InDelta(t, r.MBs, r.OfSum*(r.Alone[0]+r.Alone[1]), r.MBs/1e6)
+		if r.Size == 1 {
+			require.Zero(t, r.Divided)
+		}
+	}
+	var out bytes.Buffer
+	require.NoError(t, WriteRails(&out, rs))
+	require.Contains(t, out.String(), "256K")
+}
+
+func TestRailsRequests(t *testing.T) {
+	good := func() RailsRequest {
+		return RailsRequest{Fabric: "tcp", Ops: []string{"put"}, Sizes: []int{8}, Window: 1, Rounds: 1, Time: time.Second,
+			Links: [2][]string{{"10.0.0.1", "10.0.1.1"}, {"10.0.0.2", "::1"}}}
+	}
+	r := good()
+	require.NoError(t, r.Check())
+	for name, change := range map[string]func(*RailsRequest){
+		"fabric":     func(r *RailsRequest) { r.Fabric = "shm" },
+		"one link":   func(r *RailsRequest) { r.Links = [2][]string{{"10.0.0.1"}, {"10.0.0.2"}} },
+		"unlike":     func(r *RailsRequest) { r.Links[1] = r.Links[1][:1] },
+		"no address": func(r *RailsRequest) { r.Links[0][1] = "eth0" },
+		"operation":  func(r *RailsRequest) { r.Ops = []string{"send"} },
+		"none":       func(r *RailsRequest) { r.Ops = nil },
+		"size":       func(r *RailsRequest) { r.Sizes = []int{0} },
+		"long":       func(r *RailsRequest) { r.Sizes = []int{maxRailsSize + 1} },
+		"window":     func(r *RailsRequest) { r.Window = 0 },
+		"rounds":     func(r *RailsRequest) { r.Rounds = maxCount + 1 },
+		"time":       func(r *RailsRequest) { r.Time = 0 },
+	} {
+		r := good()
+		change(&r)
+		require.ErrorIs(t, r.Check(), ErrPlan, name)
+	}
+}
