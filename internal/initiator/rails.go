@@ -40,6 +40,9 @@ const (
 	// hide the rate.
 	learnFrom = 32 << 10
 
+	// never is when a rail that cannot be used is free, in ns.
+	never = 1e18
+
 	// otherTurns is how many operations of a size there are for each one that is sent the
 	// other way, divided or not, to compare the two.
 	otherTurns = 128
@@ -117,7 +120,7 @@ func (x *Rails) begin(l *opList) bool {
 	o, q := l.head, x.q
 	d := &o.more.divided
 	if !d.plan {
-		if d.plan = true; !x.plan(o, &d.lens) {
+		if d.plan = true; !x.plan(o, d) {
 			o.divides = false // one request of rail 0
 			return true
 		}
@@ -167,7 +170,8 @@ func (x *Rails) hold(n int) {
 }
 
 // plan chooses the parts of o. It returns false if o is not divided, nor timed.
-func (x *Rails) plan(o *Op, lens *[mr.MaxRails]int64) bool {
+func (x *Rails) plan(o *Op, d *divided) bool {
+	lens := &d.lens
 	n, up := int64(o.sge.Len), false
 	var cs [mr.MaxRails]logp.Rail
 	for i := range x.rail {
@@ -178,13 +182,17 @@ func (x *Rails) plan(o *Op, lens *[mr.MaxRails]int64) bool {
 		cs[i] = r.cost
 		cs[i].Busy = float64(r.bytes) * r.cost.PerByte
 		if i > 0 && (r.ep == nil || !o.more.keys[i].Has) {
-			cs[i] = logp.Rail{Busy: 1e18, PerByte: 1}
+			cs[i] = logp.Rail{Busy: never, PerByte: 1}
 		} else {
 			up = up || i > 0
 		}
 	}
 	if !up {
 		return false
+	}
+	if x.sample(&cs, n, lens) {
+		d.probe = true
+		return true
 	}
 	alone := cs[0].Busy + cs[0].PerByte*float64(n)
 	if o.next == nil && x.q.inflight == 0 {
@@ -196,13 +204,44 @@ func (x *Rails) plan(o *Op, lens *[mr.MaxRails]int64) bool {
 	}
 	logp.Cut(cs[:], n, partAlign, cost, alone, lens[:])
 	if lens[0] == n {
+		if x.whole++; x.whole%otherTurns == 0 { // rates may have changed
+			for i := range x.rail {
+				x.rail[i].samples = 0
+			}
+		}
 		return false
 	}
+	x.whole = 0
 	t := &x.tried[bits.Len64(uint64(n))&31]
 	if !t.divides() {
 		*lens = [mr.MaxRails]int64{n}
 		return t.timesAlone()
 	}
+	return true
+}
+
+// sample divides an operation evenly over the rails that have not been timed, so that what is
+// assumed of a rail lasts for one operation. It returns false if there is none, or if the parts
+// would be too short to be timed.
+func (x *Rails) sample(cs *[mr.MaxRails]logp.Rail, n int64, lens *[mr.MaxRails]int64) bool {
+	k, last := int64(0), 0
+	for i := range x.rail {
+		if x.rail[i].samples == 0 && cs[i].Busy < never {
+			k, last = k+1, i
+		}
+	}
+	if k == 0 || n/k < learnFrom {
+		return false
+	}
+	left := n
+	clear(lens[:])
+	for i := range x.rail {
+		if x.rail[i].samples == 0 && cs[i].Busy < never {
+			lens[i] = n / k / partAlign * partAlign
+			left -= lens[i]
+		}
+	}
+	lens[last] += left
 	return true
 }
 
@@ -375,7 +414,11 @@ func (x *Rails) time(p *part, r *rail) {
 	if p.idle {
 		t = max(t-r.cost.Latency, t/2)
 	}
-	r.cost.PerByte += (max(t/float64(p.n), 1e-3) - r.cost.PerByte) / 2
+	v := max(t/float64(p.n), 1e-3)
+	if r.samples++; r.samples > 1 {
+		v = (r.cost.PerByte + v) / 2
+	}
+	r.cost.PerByte = v
 }
 
 // end ends a part of o.
@@ -387,7 +430,7 @@ func (x *Rails) end(o *Op) {
 			since = x.ended
 		}
 		x.ended = now
-		if o.Err == nil {
+		if o.Err == nil && !d.probe {
 			t, v := &x.tried[bits.Len32(o.sge.Len)&31], float64(now.Sub(since))/float64(o.sge.Len)
 			if d.alone && d.parts[0].rail == 0 {
 				learn(&t.alone, v)

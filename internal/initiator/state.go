@@ -483,6 +483,7 @@ type divided struct {
 	left  int                // parts that are not complete
 	began time.Time
 	alone bool // not divided, but timed
+	probe bool // divided to measure rails, whatever was predicted
 }
 
 // part is one part of an operation.
@@ -507,6 +508,7 @@ type Rails struct {
 	reads int       // requests of divided gets in flight on rail 0
 	due   []duePart // parts to be posted when their rail takes them, or has been closed
 	ended time.Time // when the last divided operation ended
+	whole uint      // operations in a row that were predicted to gain nothing
 	tried [32]trial // by the logarithm of the size
 }
 
@@ -518,6 +520,7 @@ type rail struct {
 	bytes    int64           // of these
 	last     time.Time       // completion
 	cost     logp.Rail
+	samples  int // of cost since it was connected, or since sample forgot them
 	stats    RailCounts
 }
 
