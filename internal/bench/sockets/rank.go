@@ -125,6 +125,9 @@ func (s *side) server(ctx context.Context, k *control) error {
 	for n := 0; ; n++ {
 		var c command
 		if err := k.dec.Decode(&c); err != nil {
+			if errors.Is(err, io.EOF) { // the client has ended early, and says why
+				return nil
+			}
 			return fmt.Errorf("command: %w", err)
 		}
 		var r reply
