@@ -49,13 +49,12 @@ func IP(tb testing.TB, do func(func()), args ...string) {
 func inNamespace(tb testing.TB) (do func(func())) {
 	tb.Helper()
 	work, idle := make(chan func()), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the namespace
+	go onOtherThread(func() {
 		for f := range work {
 			f()
 			idle <- struct{}{}
 		}
-	}()
+	})
 	tb.Cleanup(func() { close(work) })
 	do = func(f func()) { work <- f; <-idle }
 	var err error
@@ -64,4 +63,22 @@ func inNamespace(tb testing.TB) (do func(func())) {
 		tb.Skipf("network namespaces cannot be made here: %v", err)
 	}
 	return do
+}
+
+// onOtherThread calls f on a thread that ends with f. It is not the main thread, which
+// would not end, and whose namespaces count as those of the process (/proc/self/ns).
+func onOtherThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f() // never unlocked
+		return
+	}
+	began := make(chan struct{})
+	go func() { // on another thread, because this one is locked
+		runtime.LockOSThread()
+		close(began)
+		f()
+	}()
+	<-began
+	runtime.UnlockOSThread()
 }
