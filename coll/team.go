@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed33544411/rma"
 )
@@ -669,10 +670,20 @@ func (t *team) drop(from int, h *header) {
 	}
 }
 
-// fail revokes the team because a message of an operation failed.
+// reasonTimeout bounds the wait for the reason of a refusal, which was sent before it and
+// needs the peer no more.
+const reasonTimeout = time.Second
+
+// fail revokes the team because a message of an operation failed. A rank refuses messages
+// of a team that it has revoked, and tells the reason first, but the engine can report the
+// refusal before it delivers the reason: the team then ends with the latter.
 func (t *team) fail(o *operation, err error) {
 	if pe := (*rma.PeerError)(nil); errors.As(err, &pe) {
 		err = &rma.PeerError{Rank: pe.Rank, Op: o.call.kind.String(), Err: pe.Err}
+	}
+	if errors.Is(err, rma.ErrUnwanted) {
+		time.AfterFunc(reasonTimeout, func() { t.revoke(err) })
+		return
 	}
 	t.revoke(err)
 }
