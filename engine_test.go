@@ -25,9 +25,12 @@ import (
 
 func TestMain(m *testing.M) {
 	wireup.CancelTime = testutil.Limit // what a call ends in does not depend on the machine
-	// Most parallel tests wait for time-outs. Flags of the command line are read later.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
+	// Most parallel tests wait for time-outs. On a slow machine they need its processors, too.
+	// Flags of the command line are read later.
+	if testutil.Slow() == 1 {
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
 	}
 	testutil.Main(m)
 }

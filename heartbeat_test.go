@@ -37,9 +37,11 @@ func stall(t testing.TB, e *Engine) (resume func()) {
 	return resume
 }
 
-// hanging opens a job over every link, whose ranks detect a hung peer after d.
+// hanging opens a job over every link, whose ranks detect a hung peer after d, on a slow
+// machine later.
 func hanging(t *testing.T, n int, d time.Duration, f func(t *testing.T, es []*Engine)) {
 	t.Parallel()
+	d *= time.Duration(testutil.Slow())
 	wait := func(c *Config) { c.HangTimeout = d }
 	t.Run("sim", func(t *testing.T) {
 		t.Parallel()
@@ -128,8 +130,8 @@ func greet(ctx context.Context, e *Engine, mem *Region, key Key) error {
 // All operations with a peer that makes no progress, in flight and later ones, end with the
 // same error on every link.
 func TestPeerThatHangs(t *testing.T) {
-	const hang = time.Second
-	hanging(t, 2, hang, func(t *testing.T, es []*Engine) {
+	hanging(t, 2, time.Second, func(t *testing.T, es []*Engine) {
+		hang := es[0].cfg.HangTimeout
 		mems, keys := share(t, es, 1<<20)
 		acquaint(t, es, mems, keys)
 		e, p := es[0], es[0].Peer(1)
@@ -292,7 +294,7 @@ func TestPeerThatIsIdleDoesNotHang(t *testing.T) {
 	hanging(t, 2, 2*time.Second, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
 		acquaint(t, es, mems, keys)
-		short, cancel := context.WithTimeout(t.Context(), 6*time.Second) // deadline: it has to end
+		short, cancel := context.WithTimeout(t.Context(), 3*es[0].cfg.HangTimeout) // deadline: it has to end
 		defer cancel()
 		_, err := es[0].Peer(1).WaitSignal(short, mems[0].Slice(64, 8), EQ, 7)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -304,9 +306,10 @@ func TestPeerThatIsIdleDoesNotHang(t *testing.T) {
 func TestHangTimeoutOff(t *testing.T) {
 	t.Parallel()
 	config := rendezvous(t, 2, "shm")
+	hang := time.Duration(testutil.Slow()) * time.Second
 	es := openAll(t, 2, func(r int) *Config {
 		c := config(r)
-		c.HangTimeout = time.Second // until rank 1 has said that it shows nothing, it has to answer
+		c.HangTimeout = hang // until rank 1 has said that it shows nothing, it has to answer
 		if r == 1 {
 			c.HangTimeout = -1
 		}
@@ -315,7 +318,7 @@ func TestHangTimeoutOff(t *testing.T) {
 	mems, keys := share(t, es, 4096)
 	acquaint(t, es, mems, keys)
 	resume := stall(t, es[1])
-	short, cancel := context.WithTimeout(t.Context(), 3*time.Second) // deadline: it has to end
+	short, cancel := context.WithTimeout(t.Context(), 3*hang) // deadline: it has to end
 	defer cancel()
 	_, err := es[0].Peer(1).Recv(make([]byte, 8)).Wait(short)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -37,12 +37,6 @@ func need(tb testing.TB) (a, b string) {
 	return a, b
 }
 
-// slow returns RMA_TEST_SLOW, the factor by which emulated machines are slower.
-func slow() int {
-	n, _ := strconv.Atoi(os.Getenv("RMA_TEST_SLOW"))
-	return max(n, 1)
-}
-
 // open2 opens links on the two devices, with what RMA_IBV_LAST_BYTE says of them.
 func open2(tb testing.TB) (fabric.Link, fabric.Link) {
 	var last *bool
@@ -65,7 +59,7 @@ func open2Of(tb testing.TB, o Options) (fabric.Link, fabric.Link) {
 
 func TestConformance(t *testing.T) {
 	need(t)
-	f := fabrictest.Factory{Open: open2, Slow: slow(), AtomicBeforeLocal: true}
+	f := fabrictest.Factory{Open: open2, Slow: testutil.Slow(), AtomicBeforeLocal: true}
 	if testutil.Race {
 		f.NoAllocs = "the race detector allocates"
 	}

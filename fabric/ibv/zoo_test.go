@@ -71,7 +71,7 @@ func fails(t *testing.T, name string, open func(testing.TB) (fabric.Link, fabric
 			continue
 		}
 		v := &verdict{TB: t}
-		v.part(func() { c.Run(v, fabrictest.Factory{Open: open, Slow: slow()}) })
+		v.part(func() { c.Run(v, fabrictest.Factory{Open: open, Slow: testutil.Slow()}) })
 		for i := len(v.cleanups) - 1; i >= 0; i-- {
 			v.part(v.cleanups[i])
 		}

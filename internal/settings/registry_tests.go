@@ -25,7 +25,7 @@ var testSettings = []Setting{
 	},
 	{
 		Env: "RMA_TEST_SLOW", Group: Tests, Type: Type{Kind: Count}, Else: "1", EnvOnly: true,
-		What: "factor by which this machine is slower than a real one: fewer repetitions, longer time-outs", Where: "fabric/ibv", Since: "0.1",
+		What: "factor by which this machine is slower than a real one: fewer repetitions, longer time-outs", Where: "internal/testutil", Since: "0.1",
 	},
 	{
 		Env: "RMA_ZOO", Group: Tests, Type: Type{Kind: Text}, Else: "the device as it is", EnvOnly: true,

@@ -2,6 +2,8 @@ package testutil
 
 import (
 	"context"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,6 +22,12 @@ func atLeast(d time.Duration) time.Duration {
 		return max(d, Limit)
 	}
 	return d
+}
+
+// Slow returns RMA_TEST_SLOW, the factor by which this machine is slower than a real one.
+func Slow() int {
+	n, _ := strconv.Atoi(os.Getenv("RMA_TEST_SLOW"))
+	return max(n, 1)
 }
 
 // Eventually calls done until it returns true, yields the processor in between, and ends

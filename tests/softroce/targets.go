@@ -66,7 +66,7 @@ var targets = []target{
 	{pkg: "sampling", topologies: []string{"one"}, run: "IBV"},
 	{pkg: "internal/message", topologies: []string{"one"}, run: "IBV"},
 	{pkg: "internal/links", topologies: []string{"one"}},
-	{pkg: ".", topologies: []string{"one"}, run: "/ibv", strict: true},
+	{pkg: ".", topologies: []string{"one"}, run: "/ibv", slow: "3", strict: true},
 	{pkg: "examples/hello", topologies: []string{"one"}},
 	{pkg: "examples/hello", topologies: []string{"one"}, run: "TestHello", strict: true},
 	{pkg: "rmanet", topologies: []string{"one"}, run: "/ibv"},
