@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,17 +25,17 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/host"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/bench/sockets"
 	"github.com/seed33544411/rma/internal/launch"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// envCommand makes the test binary act as rmabench.
+// envCommand makes the test binary act as rmabench, whatever its arguments.
 const envCommand = "RMABENCH_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
 	host.ServeCMA()
-	if os.Getenv(envCommand) != "" || len(os.Args) == 2 && slices.Contains([]string{session.ChildArg, session.PlogpArg, session.ChoiceArg, session.StartupArg, session.EngineArg, session.OverlapArg, session.CollectiveArg, sockets.Arg, session.RailsArg}, os.Args[1]) {
+	// A command, as measuring ranks are started with: go test passes flags only.
+	if os.Getenv(envCommand) != "" || len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 	}
 	testutil.Main(m)
@@ -127,6 +128,18 @@ func TestUsageErrors(t *testing.T) {
 		require.Empty(t, out, args)
 		require.Equal(t, 1, strings.Count(errs, "\n"), "one line: %s", errs)
 	}
+}
+
+// A rank that the commands lack is a wrong use: its process does not run these tests again.
+func TestUnknownRankIsWrongUse(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(testutil.Context(t, testutil.Limit), self, "no-such-rank")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, exitUsage, cmd.ProcessState.ExitCode(), "%s", out)
+	require.Contains(t, string(out), `unknown command "no-such-rank"`)
 }
 
 func TestFailuresEndWith1(t *testing.T) {

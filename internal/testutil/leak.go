@@ -21,11 +21,16 @@ var leakPatience = Limit
 
 // Main is for TestMain: it runs the tests (or, in a process started by Child.Start, the
 // child's function) and fails the run if goroutines, descriptors or off-heap memory are
-// left over. Programs built with the tag rmadebug name the calls that allocated the memory.
+// left over. A binary started with an argument that is no flag runs nothing and fails: it was
+// to be another program, and would run all tests again. Programs built with the tag rmadebug name the calls that allocated the memory.
 //
 //	func TestMain(m *testing.M) { testutil.Main(m) }
 func Main(m *testing.M) {
 	runChild()
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		fmt.Fprintf(os.Stderr, "testutil: unknown command %q: the package's TestMain does not know the program that the tests start\n", os.Args[1])
+		os.Exit(2)
+	}
 	before := snapshot()
 	code := m.Run()
 	if code == 0 {

@@ -63,6 +63,17 @@ func TestChild(t *testing.T) {
 	require.Equal(t, 3, ee.ExitCode())
 }
 
+// A binary that is started as a program it is not does not run the tests again.
+func TestNoProgramRunsTheTests(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	out, err := exec.CommandContext(t.Context(), exe, "no-such-rank").CombinedOutput()
+	var ee *exec.ExitError
+	require.ErrorAs(t, err, &ee, "%s", out)
+	require.Equal(t, 2, ee.ExitCode(), "%s", out)
+	require.Contains(t, string(out), `unknown command "no-such-rank"`)
+}
+
 func TestPayloadShowsWhereItCameFrom(t *testing.T) {
 	whole := Payload(5000, 7, 0)
 	for off := range 40 {
