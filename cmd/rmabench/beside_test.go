@@ -116,7 +116,7 @@ func TestBesideUsageErrors(t *testing.T) {
 		"rendezvous --format csv": "want table", "rendezvous 8": "unexpected argument", "rendezvous --window -1": "positive",
 		"switch --fabric pigeon": "want auto", "switch -n 0": "want 1 to", "switch --batches=": "invalid argument", "switch -n 1000": "want 1 to", "switch --rounds 0": "positive", "switch --max 4": "want 8", "switch --max 8,16": "one size", "switch --max x": "not a size", "switch --format xml": "want table",
 		"overlap --fabric pigeon": "want auto", "overlap --op swap": "want [message put get]", "overlap --who nobody": "want [sender", "overlap --sizes 0": "zero", "overlap --ratios 0": "ratio", "overlap --rounds 0": "rounds", "overlap --format csv": "want table", "overlap --peers lam --fabric shm": "want some of openmpi", "overlap --peers openmpi": "want shm or tcp",
-		"reactivity --op put": "want [get", "reactivity --goroutines -1": "goroutines", "threads --beside sleeps": "want [signals", "threads --time 0s": "rounds of 0s", "threads 8": "unexpected argument", "threads --peers openmpi": "want shm or tcp",
+		"reactivity --op put": "want [get", "reactivity --goroutines -1": "goroutines", "reactivity --gap -1ms": "gap -1ms", "reactivity --gap 2s": "0 to 1s", "reactivity --gap 1ms --fabric shm --peers openmpi": "not with --peers", "threads --gap 1ms": "unknown flag", "threads --beside sleeps": "want [signals", "threads --time 0s": "rounds of 0s", "threads 8": "unexpected argument", "threads --peers openmpi": "want shm or tcp",
 		"concurrent --beside swaps": "want [messages", "concurrent --sizes 0": "zero", "concurrent --streams 1024 --sizes 2M": "1 GiB", "concurrent --peers lam --fabric shm": "want some of openmpi",
 		"load --op swap": "want [put-signal", "load --busy -1": "goroutines", "load --spin 0": "want default", "load --spin fast": "want default",
 		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --through air": "want engine or channel", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
@@ -131,7 +131,7 @@ func TestBesideUsageErrors(t *testing.T) {
 
 // The commands overlap, reactivity, threads, concurrent and load write a line for each point, as a table and as JSON.
 func TestBusyRanksOverRealProcesses(t *testing.T) {
-	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1 --op message,get", "reactivity --op get,handler --goroutines 0", "threads --beside signals --goroutines 2", "concurrent --beside puts --sizes 64K --streams 1", "load --op get --busy 1 --spin default,-1"} {
+	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1 --op message,get", "reactivity --op get,handler --goroutines 0 --gap 1ms", "threads --beside signals --goroutines 2", "concurrent --beside puts --sizes 64K --streams 1", "load --op get --busy 1 --spin default,-1"} {
 		for _, fabric := range fabrics {
 			words := append(strings.Fields(args), "--fabric", fabric, "--rounds", "1", "--time", "1ms")
 			code, out, errs := rmabench(t, append(words, "--format", "json")...)

@@ -68,15 +68,22 @@ computing goroutines per processor that never wait: a get and a
 fetch-and-add of 8 bytes, a message of 8 bytes and one of 1 MiB that a handler answers
 (both directions).
 
+Rank 0 starts each operation when the last has ended, so that rank 1 is hardly ever without one.
+With --gap it sleeps before each operation, which shows how long a rank takes that is
+asked now and then; the latencies do not contain the sleep.
+
 --peers measures MPI libraries as well, round by round in turn: MPI_Get and
 MPI_Fetch_and_op with a flush, and messages that the target's main thread answers, which
-waits in MPI_Recv while its other threads compute. It needs --fabric shm or tcp.`,
+waits in MPI_Recv while its other threads compute. It needs --fabric shm or tcp, and no
+--gap.`,
 		Example: `  rmabench reactivity --fabric tcp
   rmabench reactivity --fabric shm --op get,fetch-add --peers openmpi,mpich
-  rmabench reactivity --op handler --goroutines 0,1,8 --rounds 9`,
+  rmabench reactivity --op handler --goroutines 0,1,8 --rounds 9
+  rmabench reactivity --fabric tcp --op get --gap 1ms --time 1s`,
 	}, func(f *overlapFlags, fl *pflag.FlagSet) {
 		fl.StringSliceVar(&f.req.Ops, "op", overlap.ReactivityOps, "operations")
 		fl.IntSliceVar(&f.req.Counts, "goroutines", []int{0, 1, 8}, "goroutines that compute, for each processor")
+		fl.DurationVar(&f.req.Gap, "gap", 0, "time that rank 0 sleeps before each operation, up to 1s, such as 1ms")
 	})
 	threads := (&overlapFlags{req: overlap.Request{What: "threads"}}).command(s, &cobra.Command{
 		Use: "threads", Short: "Measure one goroutine while others wait or send",
@@ -165,6 +172,9 @@ func (f *overlapFlags) check() error {
 	}
 	if len(f.peers) > 0 && jobenv.InJob() {
 		return errors.New("--peers: not within a job, whose ranks another launcher has started")
+	}
+	if len(f.peers) > 0 && f.req.Gap != 0 {
+		return errors.New("--gap: not with --peers, whose programs operate without a pause")
 	}
 	return f.req.Check()
 }

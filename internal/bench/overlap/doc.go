@@ -24,7 +24,8 @@
 //     (shm 1, tcp 2, verbs 0); each takes as long as a copy of this size on this machine.
 //
 // Reactivity measures the latency of single operations on a target that computes on k
-// goroutines for each processor, none of which ever blocks: p50, p99 and maximum.
+// goroutines for each processor, none of which ever blocks: p50, p99 and maximum. Rank 0 may
+// sleep for a gap before each operation, which is not part of the latency.
 //
 // Threads measures a ping-pong of put-with-signal between two goroutines, with w other
 // goroutines on the same rank, which wait for signals or messages that never arrive, or send

@@ -35,14 +35,14 @@ func Write(w io.Writer, format string, rs []Result) error {
 type point struct {
 	what, fabric, library, op, who, beside, spin string
 	size, count                                  int
-	factor                                       float64
+	factor, gap                                  float64
 }
 
 func writeTable(w io.Writer, rs []Result) error {
 	var order []point
 	of := map[point][]Result{}
 	for _, r := range rs {
-		k := point{r.What, r.Fabric, cmp.Or(r.Library, "rma"), r.Op, r.Who, r.Beside, r.Spin, r.Size, r.Count, r.Factor}
+		k := point{r.What, r.Fabric, cmp.Or(r.Library, "rma"), r.Op, r.Who, r.Beside, r.Spin, r.Size, r.Count, r.Factor, r.Gap}
 		if of[k] == nil {
 			order = append(order, k)
 		}
@@ -65,7 +65,7 @@ func writeTable(w io.Writer, rs []Result) error {
 
 var heads = map[string]string{
 	"overlap":    "fabric  library      op       computes  size    compute/comm   comm us  compute us   total us  ratio  (min-max)    bound  imb %\n",
-	"reactivity": "fabric  library      op          goroutines/core    p50 us      p99 us      max us   (p50 min-max)\n",
+	"reactivity": "fabric  library      op          goroutines/core   gap us    p50 us      p99 us      max us   (p50 min-max)\n",
 	"threads":    "fabric  library      op    others     beside      p50 us      p99 us      max us   (p50 min-max)\n",
 	"concurrent": "fabric  library      op    streams  of        size        p50 us      p99 us      max us   (p50 min-max)      streams MB/s\n",
 	"load":       "fabric  op            busy     spin     mean us      p50 us      p99 us      max us   (mean min-max)\n",
@@ -94,7 +94,7 @@ func (k point) line(w io.Writer, rs []Result) error {
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-8s %-9s %-7s %12.3g %9.1f %11.1f %10.1f %6.2f  (%.2f-%.2f)  %5.2f %6.0f\n",
 			k.fabric, k.library, k.op, k.who, bench.FormatSize(k.size), k.factor, comm, compute, total, ratio, lo, hi, bound, imb)
 	case "reactivity":
-		_, err = fmt.Fprintf(w, "%-7s %-12s %-11s %15d %9.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, p50, p99, most, lo, hi)
+		_, err = fmt.Fprintf(w, "%-7s %-12s %-11s %15d %8.0f %9.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, k.gap, p50, p99, most, lo, hi)
 	case "threads":
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-5s %6d  %-9s %8.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, k.beside, p50, p99, most, lo, hi)
 	case "concurrent":

@@ -23,6 +23,7 @@ type Request struct {
 	Counts []int         // goroutines: computing on each processor, beside a ping-pong, or one for each stream; busy threads of load
 	Beside []string      // from ThreadsBeside or Streams
 	Spins  []string      // values of RMA_SPIN, or SpinDefault
+	Gap    time.Duration // reactivity: rank 0 sleeps so long before each operation
 	Rounds int           // each round measures all points
 	Time   time.Duration // for each series of a point
 }
@@ -34,6 +35,9 @@ var (
 	OverlapOps = []string{"message", "put", "get"}
 	OverlapWho = []string{"sender", "receiver", "both"}
 )
+
+// mostGap bounds Request.Gap: a series has at least some tens of operations.
+const mostGap = time.Second
 
 // mostMemory bounds the buffers of all streams, in bytes.
 const mostMemory = 1 << 30
@@ -68,6 +72,9 @@ func (r *Request) Check() error {
 		}
 	case "reactivity":
 		list("op", r.Ops, ReactivityOps)
+		if r.Gap < 0 || r.Gap > mostGap {
+			err = fmt.Errorf("%w: gap %v: want 0 to %v", ErrRequest, r.Gap, mostGap)
+		}
 	case "threads":
 		list("goroutines beside", r.Beside, ThreadsBeside)
 	case "concurrent":
@@ -123,6 +130,7 @@ func (r *Request) Cells() (out []Result) {
 			})
 		})
 	case "reactivity":
+		cell.Gap = float64(r.Gap) / 1e3
 		each(r.Ops, &cell.Op, func() {
 			each(r.Counts, &cell.Count, func() { out = append(out, cell) })
 		})
@@ -178,6 +186,7 @@ type Result struct {
 	Count   int     `json:"goroutines"`
 	Beside  string  `json:"beside,omitempty"`
 	Spin    string  `json:"spin,omitempty"`
+	Gap     float64 `json:"gap_us,omitempty"` // between operations
 	Mean    float64 `json:"mean_us,omitempty"`
 	P50     float64 `json:"p50_us,omitempty"`
 	P99     float64 `json:"p99_us,omitempty"`

@@ -28,6 +28,7 @@ func TestRun(t *testing.T) {
 				{What: "overlap", Ops: OverlapOps, Who: OverlapWho, Sizes: []int{100_000}, Ratios: []float64{0.5}},
 				{What: "reactivity", Ops: ReactivityOps, Counts: []int{0}},
 				{What: "reactivity", Ops: []string{"get"}, Counts: []int{1}},
+				{What: "reactivity", Ops: []string{"get"}, Counts: []int{0}, Gap: time.Millisecond},
 				{What: "threads", Beside: ThreadsBeside, Counts: []int{3}},
 				{What: "concurrent", Beside: Streams, Sizes: []int{8, 70_000}, Counts: []int{0, 2}},
 				{What: "load", Ops: LoadOps, Counts: []int{0}, Spins: []string{SpinDefault}},
@@ -45,6 +46,7 @@ func TestRun(t *testing.T) {
 				for _, r := range got {
 					require.Equal(t, fabric, r.Fabric)
 					require.Equal(t, req.What, r.What)
+					require.Equal(t, float64(req.Gap.Microseconds()), r.Gap)
 					require.Positive(t, r.Samples)
 					if req.What == "overlap" {
 						require.Positive(t, r.Comm)
@@ -127,6 +129,48 @@ func TestCheck(t *testing.T) {
 			require.ErrorIs(t, bad.Check(), ErrRequest, "%s %d", what, i)
 		}
 	}
+}
+
+func TestCheckGap(t *testing.T) {
+	r := Request{What: "reactivity", Ops: []string{"get"}, Counts: []int{0}, Rounds: 1, Time: time.Second}
+	for gap, ok := range map[time.Duration]bool{-1: false, 0: true, mostGap: true, mostGap + 1: false} {
+		if r.Gap = gap; ok {
+			require.NoError(t, r.Check())
+		} else {
+			require.ErrorContains(t, r.Check(), "gap")
+			require.ErrorIs(t, r.Check(), ErrRequest)
+		}
+	}
+}
+
+// A gap is before each operation, and none of the times contains it.
+func TestGapsAreNotLatencies(t *testing.T) {
+	const gap = 20 * time.Millisecond
+	r := Result{Gap: float64(gap.Microseconds())}
+	var last time.Time
+	require.NoError(t, r.samples(5, 5, 0, func() error {
+		require.GreaterOrEqual(t, time.Since(last), gap)
+		last = time.Now()
+		return nil
+	}))
+	require.Equal(t, 5, r.Samples)
+	require.Less(t, r.P50, float64(gap.Microseconds()), "of a function that does nothing")
+	require.LessOrEqual(t, r.P50, r.Max)
+	require.LessOrEqual(t, r.Mean, r.Max)
+	require.NoError(t, r.samples(3, 9, gap, func() error { return nil }))
+	require.Equal(t, 3, r.Samples, "the time of a series contains the gaps")
+}
+
+// Results with different gaps are different points.
+func TestTableOfGaps(t *testing.T) {
+	var b strings.Builder
+	rs := []Result{{What: "reactivity", Fabric: "shm", Op: "get", P50: 1}, {What: "reactivity", Fabric: "shm", Op: "get", Gap: 1000, P50: 3}}
+	require.NoError(t, Write(&b, "table", rs))
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	require.Len(t, lines, 3)
+	require.Contains(t, lines[0], "gap us")
+	require.Equal(t, []string{"0", "1.00"}, strings.Fields(lines[1])[4:6])
+	require.Equal(t, []string{"1000", "3.00"}, strings.Fields(lines[2])[4:6])
 }
 
 // The duration of work is proportional to its length: it is not optimised away.

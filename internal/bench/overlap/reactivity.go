@@ -99,21 +99,28 @@ func (r *Result) sample(d time.Duration, f func() error) error {
 	return r.samples(fewest, mostSamples, d, f)
 }
 
-// samples repeats f for d, but at least and at most so many times.
+// samples repeats f, each time after r.Gap, for d, but at least and at most so many times.
 func (r *Result) samples(least, most int, d time.Duration, f func() error) error {
 	var ds []float64
+	gap := time.Duration(r.Gap * 1e3)
+	sum := 0.0
 	begun := time.Now()
 	last := begun
 	for len(ds) < most && (len(ds) < least || last.Sub(begun) < d) {
+		if gap > 0 {
+			time.Sleep(gap) // sleep: the measured program does something else than communicate
+			last = time.Now()
+		}
 		if err := f(); err != nil {
 			return err
 		}
 		now := time.Now()
-		ds = append(ds, float64(now.Sub(last)))
+		took := float64(now.Sub(last))
+		ds, sum = append(ds, took), sum+took
 		last = now
 	}
 	slices.Sort(ds)
 	r.P50, r.P99, r.Max, r.Samples = ds[len(ds)/2]/1e3, ds[len(ds)*99/100]/1e3, ds[len(ds)-1]/1e3, len(ds)
-	r.Mean = float64(last.Sub(begun)) / 1e3 / float64(len(ds))
+	r.Mean = sum / 1e3 / float64(len(ds))
 	return nil
 }

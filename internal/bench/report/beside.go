@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -59,7 +60,8 @@ type besidePoint struct {
 	mid, p99 float64 // mid is the mean of load, otherwise the median
 }
 
-// besideCurve is a link of a library, with load also a value of RMA_SPIN.
+// besideCurve is a link of a library, with load also a value of RMA_SPIN, and with reactivity a
+// gap between operations.
 type besideCurve struct {
 	name   string
 	points []besidePoint // by count
@@ -77,6 +79,9 @@ func (f besideFigure) curves(rs []overlap.Result) (out []besideCurve) {
 		name, mid := overlapSeries(r), r.P50
 		if r.What == "load" {
 			name, mid = name+", RMA_SPIN: "+r.Spin, r.Mean
+		}
+		if r.Gap > 0 {
+			name += ", gap: " + time.Duration(r.Gap*1e3).String()
 		}
 		if of[name] == nil {
 			of[name] = map[int]rounds{}

@@ -23,6 +23,7 @@ func TestBesideSection(t *testing.T) {
 	}{
 		{"reactivity-get", "reactivity: get", "computing goroutines", []besideCurve{
 			{"tcp", []besidePoint{{0, 7, 40}, {1, 30, 200}, {8, 1000, 40000}}},
+			{"tcp, gap: 1ms", []besidePoint{{8, 150, 900}}},
 			{"openmpi, tcp", []besidePoint{{0, 9, 20}, {8, 20000, 90000}}},
 		}},
 		{"threads-put-signals", "threads: put beside signals", "other goroutines", []besideCurve{
