@@ -22,7 +22,9 @@ func TestReuse(t *testing.T) {
 		c := ts[0].t
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return len(c.plans), len(c.free)
+		c.plans.mu.Lock()
+		defer c.plans.mu.Unlock()
+		return len(c.plans.kept), len(c.free)
 	}
 	call := func(n int) {
 		each(t, ts, func(r int, team *Team) error {
@@ -181,12 +183,12 @@ func TestArriveLate(t *testing.T) {
 	o := ts[0].t.unused()
 	o.arguments = arguments{problem: problem{call: call{kind: kindBarrier}, team: 2}, bufs: make([][]byte, 1)}
 	require.NoError(t, o.renew(key{0, 1}, &Request{}))
-	require.True(t, o.set(ts[0].t.plan(&o.problem, algDissemination)))
+	require.True(t, o.set(ts[0].t.plans.schedule(&o.problem, algDissemination)))
 	h := header{seq: 1, call: o.call}
 	require.ErrorIs(t, o.renew(key{0, 2}, &Request{}), ErrBusy)
 	o.ended = true
 	require.NoError(t, o.renew(key{0, 2}, &Request{}))
-	require.True(t, o.set(ts[0].t.plan(&o.problem, algDissemination)))
+	require.True(t, o.set(ts[0].t.plans.schedule(&o.problem, algDissemination)))
 	require.False(t, o.arrive(1, &h))
 	h.seq = 2
 	require.True(t, o.arrive(1, &h))
@@ -220,23 +222,23 @@ func TestPlansAreKept(t *testing.T) {
 	pr := problem{call: call{kind: kindAllreduce, op: opSum, size: 8, count: 100}, team: 4, send: in, recv: out}
 	inPlace := pr
 	inPlace.send = out
-	a, b := c.plan(&pr, algRing), c.plan(&inPlace, algRing)
+	a, b := c.plans.schedule(&pr, algRing), c.plans.schedule(&inPlace, algRing)
 	require.NotSame(t, a, b)
-	require.Same(t, a, c.plan(&pr, algRing))
-	require.Same(t, b, c.plan(&inPlace, algRing))
-	require.Len(t, c.plans, 2)
+	require.Same(t, a, c.plans.schedule(&pr, algRing))
+	require.Same(t, b, c.plans.schedule(&inPlace, algRing))
+	require.Len(t, c.plans.kept, 2)
 
 	for i := range 20 { // the schedules of a large team
 		blocks := slices.Repeat([]mem{{1, 0, 8 + i}}, 4000)
 		large := problem{call: call{kind: kindAlltoallv, size: 1}, team: len(blocks), send: blocks, recv: slices.Repeat([]mem{{2, 0, 8 + i}}, 4000)}
-		c.plan(&large, algLinear)
-		require.LessOrEqual(t, c.planned, maxPlanBytes)
+		c.plans.schedule(&large, algLinear)
+		require.LessOrEqual(t, c.plans.bytes, maxPlanBytes)
 	}
 	n := 0
-	for _, p := range c.plans {
+	for _, p := range c.plans.kept {
 		n += p.bytes()
 	}
-	require.Equal(t, n, c.planned)
-	require.Less(t, len(c.plans), 20)
+	require.Equal(t, n, c.plans.bytes)
+	require.Less(t, len(c.plans.kept), 20)
 	require.Greater(t, n, maxPlanBytes/2)
 }

@@ -109,13 +109,13 @@ func (o *operation) prepare(alg algorithm, chosen bool) {
 func (o *operation) schedule(alg algorithm) *schedule {
 	p := o.prepared
 	if p == nil {
-		return o.t.plan(&o.problem, alg)
+		return o.t.plans.schedule(&o.problem, alg)
 	}
 	if p.plans[0] == nil || p.alg != alg { // see Team.Force
 		pr := o.problem
 		for i := range p.plans {
 			pr.meet = i > 0 && !pr.kind.meets()
-			p.plans[i] = o.t.plan(&pr, alg)
+			p.plans[i] = o.t.plans.schedule(&pr, alg)
 		}
 		p.alg = alg
 	}

@@ -3,13 +3,11 @@ package coll
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/seed33544411/rma"
 )
@@ -45,8 +43,6 @@ type team struct {
 	free     []*operation       // to be used again, as the next one
 	requests []*Request
 	freeTemp int // temporary memory of free, in bytes
-	plans    map[planKey]*plan
-	planned  int // memory of the plans, in bytes
 	early    map[key]earlies
 	kept     int              // memory of early, in bytes
 	spare    []*early         // to be used again
@@ -58,6 +54,7 @@ type team struct {
 	gone     map[int]error    // members that will send no more messages
 	err      error            // the team was revoked, or closed
 
+	plans   plans
 	force   atomic.Pointer[map[kind]algorithm]
 	figures atomic.Pointer[figures]                // nil until they have come, and the operations that waited for them are launched; mu is held when they are set
 	told    atomic.Pointer[figures]                // the same, set before those are launched: see Choice
@@ -76,27 +73,6 @@ type channel struct {
 	recent [64]call // the last operations, by number
 }
 
-// early is a message of an operation that this rank has not started.
-type early struct {
-	from int
-	h    header
-	data []byte
-	next *early // of the same operation
-}
-
-// cost returns the memory that e takes, in bytes.
-func (e *early) cost() int { return cap(e.data) + earlyCost }
-
-// unknown are the messages of a rank that may be a member, and their memory in bytes. There
-// are none if that exceeds maxUnknown.
-type unknown struct {
-	came []*early
-	cost int
-}
-
-// earlies are the messages of an operation, in the order of their arrival.
-type earlies struct{ first, last *early }
-
 const (
 	// maxLoose is the number of operations after which one ends with a barrier, if in none of
 	// them all ranks waited for each other: it bounds the messages for operations that a rank
@@ -104,19 +80,10 @@ const (
 	maxLoose = 32
 	// maxInFlight bounds the operations of a team that are in flight.
 	maxInFlight = 1024
-	// maxKept bounds the memory of messages of operations that have not been started, which
-	// honest peers do not reach.
-	maxKept = 256 << 20
-	// maxUnknown bounds those of one rank before the members are known.
-	maxUnknown = 16 << 20
-	// earlyCost is the memory of an early and of its place in the table, besides its data.
-	earlyCost = 160
 	// maxFree bounds the operations that are kept for use again, and maxSpare the messages.
 	maxFree, maxSpare = 32, 64
 	// maxTemp bounds the temporary memory that is kept with operations.
 	maxTemp = 32 << 20
-	// maxPlans bounds the schedules that are kept, and maxPlanBytes their memory.
-	maxPlans, maxPlanBytes = 64, 16 << 20
 )
 
 // World returns the team of all ranks of the job, numbered as in the job. It does not
@@ -133,7 +100,7 @@ func World(eng *rma.Engine) (*Team, error) {
 // newTeam returns a team without members, which takes messages from now on.
 func (s *service) newTeam(number uint32, name string) *team {
 	return &team{s: s, eng: s.eng, name: name, number: number,
-		channels: map[uint32]*channel{}, ops: map[key]*operation{}, plans: map[planKey]*plan{}, early: map[key]earlies{}}
+		channels: map[uint32]*channel{}, ops: map[key]*operation{}, early: map[key]earlies{}}
 }
 
 // set sets the members of a team, and returns the messages that have come before, by rank of
@@ -401,239 +368,6 @@ func (t *team) launch(o *operation, alg algorithm, spins bool) (flag uint64) {
 	return flag
 }
 
-// planKey is what schedules depend on.
-type planKey struct {
-	call     call
-	meet     bool
-	division uint64 // hash of the division of the memory, which differs in place
-}
-
-// division returns a hash of names of memory.
-func division(lists ...[]mem) uint64 {
-	h := uint64(14695981039346656037) // FNV-1a, by words
-	for _, ms := range lists {
-		for _, m := range ms {
-			h = (h ^ uint64(m.buf)) * 1099511628211
-			h = (h ^ uint64(m.off)) * 1099511628211
-			h = (h ^ uint64(m.n)) * 1099511628211
-		}
-		h = (h ^ uint64(len(ms))) * 1099511628211
-	}
-	return h
-}
-
-// plan is a schedule that is kept for calls that are alike.
-type plan struct {
-	send, recv []mem
-	s          *schedule
-}
-
-// plan returns the schedule of a problem by an algorithm.
-func (t *team) plan(pr *problem, alg algorithm) *schedule {
-	pr.alg = alg
-	k := planKey{pr.call, pr.meet, division(pr.send, pr.recv)}
-	t.mu.Lock()
-	p := t.plans[k]
-	t.mu.Unlock()
-	if p != nil && slices.Equal(p.send, pr.send) && slices.Equal(p.recv, pr.recv) {
-		return p.s
-	}
-	p = &plan{slices.Clone(pr.send), slices.Clone(pr.recv), build(pr)}
-	if alg == algFlags {
-		route(pr, p.s)
-	}
-	n := p.bytes()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil || n > maxPlanBytes {
-		return p.s
-	}
-	t.forgetPlan(k)
-	for old := range t.plans { // any
-		if len(t.plans) < maxPlans && t.planned+n <= maxPlanBytes {
-			break
-		}
-		t.forgetPlan(old)
-	}
-	t.plans[k] = p
-	t.planned += n
-	return p.s
-}
-
-// forgetPlan removes a schedule, if there is one. t.mu is held.
-func (t *team) forgetPlan(k planKey) {
-	if p := t.plans[k]; p != nil {
-		t.planned -= p.bytes()
-		delete(t.plans, k)
-	}
-}
-
-// bytes returns about the memory of p.
-func (p *plan) bytes() int {
-	n := 24*(len(p.send)+len(p.recv)) + 4*len(p.s.first) + 12*len(p.s.expected)
-	for i := range p.s.steps {
-		n += stepBytes + 4*cap(p.s.steps[i].next)
-	}
-	return n
-}
-
-// keep returns a message that waits. t.mu is held.
-func (t *team) keep(from int, h *header, parts [][]byte) *early {
-	var e *early
-	if n := len(t.spare); n > 0 {
-		e, t.spare = t.spare[n-1], t.spare[:n-1]
-	} else {
-		e = &early{}
-	}
-	e.from, e.h, e.data = from, *h, e.data[:0]
-	for _, p := range parts {
-		e.data = append(e.data, p...)
-	}
-	return e
-}
-
-// keepUnknown keeps a message until the members are known. t.mu is held.
-func (t *team) keepUnknown(e *early) {
-	u := t.unknown[e.from]
-	if u == nil {
-		if t.unknown == nil {
-			t.unknown = map[int]*unknown{}
-		}
-		u = &unknown{}
-		t.unknown[e.from] = u
-	}
-	if u.cost += e.cost(); u.cost > maxUnknown {
-		u.came = nil
-	} else {
-		u.came = append(u.came, e)
-	}
-}
-
-// release keeps a list of messages for use again. t.mu is held.
-func (t *team) release(es *early) {
-	for es != nil && len(t.spare) < maxSpare {
-		e := es
-		es, e.next = e.next, nil
-		t.spare = append(t.spare, e)
-	}
-}
-
-// take takes a message of a rank of the job.
-func (t *team) take(rank int, h *header, parts ...[]byte) {
-	t.mu.Lock()
-	if t.index == nil && t.err == nil {
-		t.keepUnknown(t.keep(rank, h, parts))
-		t.mu.Unlock()
-		return
-	}
-	from, in := t.index[rank]
-	t.mu.Unlock()
-	if in {
-		t.arrive(from, h, parts...)
-	}
-}
-
-// arrive takes a message of a member, for an operation that has been started or not.
-func (t *team) arrive(from int, h *header, parts ...[]byte) {
-	k := key{h.tag, h.seq}
-	if h.slot == inquirySlot {
-		t.inquired(from, h)
-		return
-	}
-	t.mu.Lock()
-	if t.err != nil {
-		t.mu.Unlock()
-		t.drop(from, h)
-		return
-	}
-	o := t.ops[k]
-	if o != nil && o.launched {
-		t.mu.Unlock()
-		if !o.arrive(from, h, parts...) { // it is over
-			t.arrive(from, h, parts...)
-		}
-		return
-	}
-	if c := h.call; o != nil {
-		if c.alg = algAuto; c != o.asked {
-			t.mu.Unlock()
-			t.refuse(from, o.asked, h, h.bytes)
-			return
-		}
-	}
-	ch := t.channels[h.tag]
-	if o == nil && ch != nil && int32(h.seq-ch.next) < 0 {
-		was := ch.recent[h.seq%uint32(len(ch.recent))]
-		old := ch.next-h.seq > uint32(len(ch.recent))
-		t.mu.Unlock()
-		t.drop(from, h)
-		if !old { // this rank's part is over, and no message was missing
-			t.revoke(t.mismatch(from, was, h, 0))
-		}
-		return
-	}
-	e := t.keep(from, h, parts)
-	if t.kept += e.cost(); t.kept > maxKept {
-		t.mu.Unlock()
-		t.revoke(&rma.PeerError{Rank: t.ranks[from], Op: h.call.kind.String(), Err: ErrProtocol})
-		return
-	}
-	es := t.early[k]
-	if es.first == nil {
-		es.first = e
-	} else {
-		es.last.next = e
-	}
-	es.last = e
-	t.early[k] = es
-	t.mu.Unlock()
-}
-
-// inquired takes a message of a member about an operation of which it may have sent nothing to
-// this rank, or something that does not come as a message.
-func (t *team) inquired(from int, h *header) {
-	t.mu.Lock()
-	mine, wrong := h.call, error(nil)
-	o, ch := t.ops[key{h.tag, h.seq}], t.channels[h.tag]
-	switch theirs := h.call; {
-	case o != nil && o.launched:
-		mine = o.call
-	case o != nil:
-		if theirs.alg = algAuto; theirs != o.asked {
-			mine = o.asked
-		}
-	case ch != nil && ch.next-h.seq-1 < uint32(len(ch.recent)): // it is over
-		mine = ch.recent[h.seq%uint32(len(ch.recent))]
-	case ch == nil || int32(h.seq-ch.next) >= 0:
-		wrong = t.keepCall(from, h)
-	}
-	t.mu.Unlock()
-	if wrong != nil {
-		t.revoke(wrong)
-	} else if mine != h.call {
-		t.refuse(from, mine, h, 0)
-	}
-}
-
-// leave revokes the team if an operation in flight waits for a message of a rank of the job
-// that sends no more; operations that are launched later fail if they do.
-func (t *team) leave(rank int, why error) {
-	t.mu.Lock()
-	from := t.index[rank]
-	if t.gone == nil {
-		t.gone = map[int]error{}
-	}
-	t.gone[from] = why
-	needed := false
-	for _, o := range t.ops {
-		needed = needed || o.heard && o.needs(from)
-	}
-	t.mu.Unlock()
-	if needed {
-		t.revoke(why)
-	}
-}
-
 // remove ends an operation.
 func (t *team) remove(o *operation) {
 	t.mu.Lock()
@@ -648,81 +382,5 @@ func (t *team) remove(o *operation) {
 			c = o.call
 		}
 		ch.recent[o.key.seq%uint32(len(ch.recent))] = c
-	}
-}
-
-// refuse revokes the team because a peer's message does not fit this rank's call.
-func (t *team) refuse(from int, mine call, h *header, expects uint64) {
-	t.drop(from, h)
-	t.revoke(t.mismatch(from, mine, h, expects))
-}
-
-// mismatch is the error of a message that does not fit this rank's call.
-func (t *team) mismatch(from int, mine call, h *header, expects uint64) error {
-	m := mismatch{ranks: [2]int{t.eng.Rank(), t.ranks[from]}, calls: [2]call{mine, h.call}, bytes: [2]uint64{expects, h.bytes}}
-	return m.error()
-}
-
-// drop discards the data of a message that is of no use.
-func (t *team) drop(from int, h *header) {
-	if h.later != 0 {
-		t.s.discard(t.eng.Peer(t.ranks[from]), h.later)
-	}
-}
-
-// reasonTimeout bounds the wait for the reason of a refusal, which was sent before it and
-// needs the peer no more.
-const reasonTimeout = time.Second
-
-// fail revokes the team because a message of an operation failed. A rank refuses messages
-// of a team that it has revoked, and tells the reason first, but the engine can report the
-// refusal before it delivers the reason: the team then ends with the latter.
-func (t *team) fail(o *operation, err error) {
-	if pe := (*rma.PeerError)(nil); errors.As(err, &pe) {
-		err = &rma.PeerError{Rank: pe.Rank, Op: o.call.kind.String(), Err: pe.Err}
-	}
-	if errors.Is(err, rma.ErrUnwanted) {
-		time.AfterFunc(reasonTimeout, func() { t.revoke(err) })
-		return
-	}
-	t.revoke(err)
-}
-
-// revoke ends the team on all ranks. The others are told before messages of theirs are
-// refused: the reason is to reach them first.
-func (t *team) revoke(why error) {
-	t.end(fmt.Errorf("coll: team %q: %w: %w", t.name, ErrRevoked, why), func() { t.s.tell(t, why) })
-}
-
-// end fails all operations of the team, present and later, unless that has been done. It
-// calls first, if it is not nil, before it refuses messages.
-func (t *team) end(err error, first func()) {
-	t.mu.Lock()
-	if t.err != nil {
-		t.mu.Unlock()
-		return
-	}
-	t.err = err
-	ops := make([]*operation, 0, len(t.ops))
-	for _, o := range t.ops {
-		ops = append(ops, o)
-	}
-	came, board := t.early, t.board
-	t.ahead = nil
-	t.early, t.unknown, t.kept, t.waiting, t.free, t.requests, t.spare, t.plans = nil, nil, 0, nil, nil, nil, nil, nil
-	t.mu.Unlock()
-	if first != nil {
-		first()
-	}
-	for _, es := range came {
-		for e := es.first; e != nil; e = e.next {
-			t.drop(e.from, &e.h)
-		}
-	}
-	for _, o := range ops {
-		o.abort(err)
-	}
-	if board != nil {
-		board.fail()
 	}
 }
