@@ -1,13 +1,13 @@
 package choice
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 	"text/tabwriter"
 
+	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -119,13 +119,7 @@ func SummarizeMixing(rs []Result) (out []Mixing) {
 // WriteMixing writes ms as a table, or as JSON lines.
 func WriteMixing(w io.Writer, format string, ms []Mixing) error {
 	if format == "json" {
-		enc := json.NewEncoder(w)
-		for i := range ms {
-			if err := enc.Encode(&ms[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return bench.WriteLines(w, ms)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "fabric\tmix\tcells\tmixed\tover one mode\tover the model's single mode\tover the best single mode\tover fixed thresholds")

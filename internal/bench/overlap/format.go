@@ -2,7 +2,6 @@ package overlap
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -18,13 +17,7 @@ var Formats = []string{"table", "json"}
 func Write(w io.Writer, format string, rs []Result) error {
 	switch format {
 	case "json":
-		enc := json.NewEncoder(w)
-		for _, r := range rs {
-			if err := enc.Encode(r); err != nil {
-				return err
-			}
-		}
-		return nil
+		return bench.WriteLines(w, rs)
 	case "table":
 		return writeTable(w, rs)
 	}

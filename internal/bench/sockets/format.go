@@ -1,11 +1,12 @@
 package sockets
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"text/tabwriter"
+
+	"github.com/seed33544411/rma/internal/bench"
 )
 
 // Formats are the formats of Write.
@@ -17,13 +18,7 @@ var Formats = []string{"table", "json"}
 func Write(w io.Writer, format string, rs []Result) error {
 	switch format {
 	case "json":
-		enc := json.NewEncoder(w)
-		for _, r := range rs {
-			if err := enc.Encode(r); err != nil {
-				return err
-			}
-		}
-		return nil
+		return bench.WriteLines(w, rs)
 	case "table":
 		return writeTable(w, rs)
 	}
@@ -86,12 +81,7 @@ func median(rs []Result, of func(*Result) float64) float64 {
 	for i := range rs {
 		vs = append(vs, of(&rs[i]))
 	}
-	return middle(vs)
-}
-
-func middle(vs []float64) float64 {
-	slices.Sort(vs)
-	return (vs[(len(vs)-1)/2] + vs[len(vs)/2]) / 2
+	return bench.Median(vs)
 }
 
 // ratio returns the median of a's figure divided by b's, of the same rounds, and its range.
@@ -107,7 +97,7 @@ func ratio(a, b []Result, of func(*Result) float64) string {
 	if len(vs) == 0 {
 		return "\t"
 	}
-	return fmt.Sprintf("%.2f\t%.2f–%.2f", middle(vs), slices.Min(vs), slices.Max(vs))
+	return fmt.Sprintf("%.2f\t%.2f–%.2f", bench.Median(vs), slices.Min(vs), slices.Max(vs))
 }
 
 // rate returns the bandwidth of a stream, else nothing.
