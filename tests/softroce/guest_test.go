@@ -199,7 +199,7 @@ func TestSuiteSteps(t *testing.T) {
 	require.Len(t, suiteSteps("/m", "/b", "one", list, o), 1, "nothing to disturb inside one device")
 	two := suiteSteps("/m", "/b", "two", list, o)
 	require.Len(t, two, 6)
-	require.Equal(t, "/b/a_b.test", two[0].Argv[0])
+	require.Equal(t, "/b/b.test", two[0].Argv[0])
 	require.Equal(t, "/m/a/b", two[0].Dir)
 	require.Equal(t, []string{"RMA_REQUIRE_RDMA=1"}, two[0].Env)
 	require.Empty(t, two[1].Netem)
@@ -212,11 +212,16 @@ func TestSuiteSteps(t *testing.T) {
 	require.Equal(t, "delay 1ms", two[5].Netem)
 	require.Contains(t, two[5].Argv, "-test.skip=Peng")
 	require.Empty(t, suiteSteps("/m", "/b", "guests", list, o))
+	list[1].host = []string{"TestA", "TestB"}
+	two = suiteSteps("/m", "/b", "two", list, o)
+	require.Contains(t, two[1].Argv, "-test.skip=^(TestA|TestB)$")
+	require.Contains(t, two[3].Argv, "-test.skip=^(TestA|TestB)$|Pong")
+	require.Len(t, two[1].Notes, 1)
 	list[0].strict = true
-	require.Equal(t, []string{"sh", "-c", strictly, "sh", "/b/a_b.test"}, suiteSteps("/m", "/b", "one", list, o)[0].Argv[:5])
-	require.Equal(t, "/b/a_b.test", suiteSteps("/m", "/b", "two", list, o)[0].Argv[0])
+	require.Equal(t, []string{"sh", "-c", strictly, "sh", "/b/b.test"}, suiteSteps("/m", "/b", "one", list, o)[0].Argv[:5])
+	require.Equal(t, "/b/b.test", suiteSteps("/m", "/b", "two", list, o)[0].Argv[0])
 	o.Race = true
-	require.Equal(t, "/b/a_b.test", suiteSteps("/m", "/b", "one", list, o)[0].Argv[0])
+	require.Equal(t, "/b/b.test", suiteSteps("/m", "/b", "one", list, o)[0].Argv[0])
 }
 
 func TestChooseTargetsNeedsThemToExist(t *testing.T) {
@@ -242,6 +247,24 @@ func TestTargetsAreListedOnce(t *testing.T) {
 		require.Contains(t, []string{"", g.pkg}, names[g.binaryName()], g.binaryName())
 		ways[way{g.pkg, g.strict}], names[g.binaryName()] = true, g.pkg
 		require.Equal(t, g.pkg, cleanPkg("./"+g.pkg+"/"))
+	}
+}
+
+// The tests that are left to the host exist.
+func TestTestsOfTheHostExist(t *testing.T) {
+	t.Parallel()
+	for _, g := range targets {
+		var src []byte
+		files, err := filepath.Glob(filepath.Join("../..", g.pkg, "*_test.go"))
+		require.NoError(t, err)
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			require.NoError(t, err)
+			src = append(src, b...)
+		}
+		for _, name := range g.host {
+			require.Contains(t, string(src), "\nfunc "+name+"(t *testing.T) {\n", g.pkg)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -199,34 +200,45 @@ func chooseTargets(root string, pkgs []string) ([]target, error) {
 
 func cleanPkg(p string) string { return filepath.ToSlash(filepath.Clean(p)) }
 
-// binaryName is the test binary of a package, unique among packages.
+// binaryName is the name that go test gives the test binary of a package, and go build a
+// command; it is unique among the targets.
 func (t target) binaryName() string {
-	if t.pkg == "." {
-		return "rma.test"
-	}
-	name := strings.ReplaceAll(t.pkg, "/", "_")
+	name := path.Base(t.pkg)
 	if t.script != "" {
 		return name
+	}
+	if t.pkg == "." {
+		name = "rma"
 	}
 	return name + ".test"
 }
 
 // buildTests builds the test binaries on the host: inside an emulated machine this would
-// take ten times as long.
+// take ten times as long. Without debugging data they are linked in half the time.
+// Make lint vets them.
 func buildTests(ctx context.Context, root, bin string, chosen []target, race bool) error {
+	flags := []string{"-o", bin + "/", "-ldflags=-s -w"}
+	if race {
+		flags = append(flags, "-race")
+	}
+	tests, commands := append([]string{"test", "-c", "-vet=off"}, flags...), append([]string{"build"}, flags...)
+	none := [2]int{len(tests), len(commands)}
 	for _, t := range chosen {
-		args := []string{"test", "-c", "-o", filepath.Join(bin, t.binaryName())}
-		if t.script != "" {
-			args = []string{"build", "-o", filepath.Join(bin, t.binaryName())}
+		if pkg := "./" + t.pkg; t.script != "" {
+			commands = append(commands, pkg)
+		} else if !slices.Contains(tests, pkg) {
+			tests = append(tests, pkg)
 		}
-		if race {
-			args = append(args, "-race")
+	}
+	for i, args := range [][]string{tests, commands} {
+		if len(args) == none[i] {
+			continue
 		}
-		cmd := exec.CommandContext(ctx, "go", append(args, "./"+t.pkg)...)
+		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir = root
 		ownGroup(cmd)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build the tests of %s: %w\n%s", t.pkg, err, out)
+			return fmt.Errorf("build what runs in the guest: %w\n%s", err, out)
 		}
 	}
 	return nil

@@ -17,6 +17,8 @@ type target struct {
 	script string
 	// run selects the tests that use a device, "" all
 	run string
+	// host lists tests that run selects, too, and that open no device: make unit runs them
+	host []string
 	// slow is RMA_TEST_SLOW under netem and emulation: fewer repetitions, more
 	// patience
 	slow string
@@ -66,12 +68,17 @@ var targets = []target{
 	{pkg: "sampling", topologies: []string{"one"}, run: "IBV"},
 	{pkg: "internal/message", topologies: []string{"one"}, run: "IBV"},
 	{pkg: "internal/links", topologies: []string{"one"}},
-	{pkg: ".", topologies: []string{"one"}, run: "/ibv", slow: "3", strict: true},
-	{pkg: "examples/hello", topologies: []string{"one"}},
+	{pkg: ".", topologies: []string{"one"}, run: "/ibv", slow: "3", strict: true, host: []string{
+		"TestALongLineEndsWithItsPeer", "TestBarrierAndLeave", "TestCloseBesideStoppedProcess", "TestCopiesOfAJob", "TestHandlerBacklog",
+		"TestHangIsTold", "TestHangTimeoutOff", "TestLateRanksAreNotOverrun", "TestLogIsDocumented", "TestMemoryModelNamesItsTests",
+		"TestPeerThatHangsBeforeItIsConnected", "TestReceivesWithoutRegistrations", "TestResetWaitsForTheNewestConnection",
+		"TestResetWhileThePeerTells", "TestSilentPeersAreHeard", "TestStatsAreSums", "TestStatsWhileBusy", "TestUnexpectedIsBounded",
+	}},
+	{pkg: "examples/hello", topologies: []string{"one"}, host: []string{"TestEverybodyConnects", "TestSixtyFourRanks"}},
 	{pkg: "examples/hello", topologies: []string{"one"}, run: "TestHello", strict: true},
-	{pkg: "rmanet", topologies: []string{"one"}, run: "/ibv"},
+	{pkg: "rmanet", topologies: []string{"one"}, run: "/ibv", host: []string{"TestAnswersAreBounded", "TestManyConnections", "TestTinyMessages"}},
 	{pkg: "examples/http", topologies: []string{"one"}, run: "/ibv"},
-	{pkg: "examples/kvstore", topologies: []string{"one"}, run: "/ibv"},
+	{pkg: "examples/kvstore", topologies: []string{"one"}, run: "/ibv", host: []string{"TestShardIsAMap"}},
 	{pkg: "examples/paramserver", topologies: []string{"one"}, run: "/ibv"},
 	{pkg: "cmd/rmabench", topologies: []string{"guests"}, script: betweenGuests},
 }
@@ -117,10 +124,14 @@ func passes(netem string) (out []string) {
 	return out
 }
 
-// without returns the tests that t omits under netem: as values of -test.run and
-// -test.skip, and in words.
+// without returns the tests that t omits, under netem if it is not empty: as values of
+// -test.run and -test.skip, and in words.
 func (t target) without(netem string) (run, skip string, words []string) {
 	var tests []string
+	if len(t.host) > 0 {
+		tests = append(tests, "^("+strings.Join(t.host, "|")+")$")
+		words = append(words, "tests that open no device: make unit runs them")
+	}
 	for _, o := range t.omit {
 		if netem == "" || !strings.Contains(netem, o.netem) {
 			continue

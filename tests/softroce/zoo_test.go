@@ -37,8 +37,8 @@ func TestProductionHasNoZoo(t *testing.T) {
 		t.Skip("no C compiler")
 	}
 	has := func(tags string) bool {
-		bin := t.TempDir() + "/rmabench"
-		out, err := exec.Command("go", "build", "-tags", tags, "-o", bin, "../../cmd/rmabench").CombinedOutput()
+		bin := t.TempDir() + "/rcpingpong" // the smallest program over verbs
+		out, err := exec.Command("go", "build", "-tags", tags, "-o", bin, "../../examples/rcpingpong").CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		b, err := os.ReadFile(bin)
 		require.NoError(t, err)
