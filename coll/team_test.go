@@ -366,20 +366,24 @@ func TestArguments(t *testing.T) {
 // team: the operation that distributes them is not counted.
 func TestFullTeam(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
+	full := make(chan struct{})
 	each(t, worlds(t, job(t, 2, "shm")), func(r int, team *Team) error {
 		var first *Request
-		if r == 0 { // the other rank starts nothing else before the last one is complete
+		if r == 0 { // the other rank starts nothing before all are in flight, and nothing else before the last one is complete
 			for i := range maxInFlight - 1 {
 				if q := StartBarrier(team.Tag(uint32(i))); i == 0 {
 					first = q
 				}
 			}
 			all := StartAllreduce(team.Tag(maxInFlight), nil, []int64{1}, Sum)
-			if err := Barrier(ctx, team.Tag(maxInFlight+1)); !errors.Is(err, ErrBusy) {
+			err := Barrier(ctx, team.Tag(maxInFlight+1))
+			close(full)
+			if !errors.Is(err, ErrBusy) {
 				return fmt.Errorf("one more: %v", err)
 			}
 			return errors.Join(all.Wait(ctx), first.Wait(ctx))
 		}
+		<-full
 		got := []int64{1}
 		if err := Allreduce(ctx, team.Tag(maxInFlight), nil, got, Sum); err != nil {
 			return err
