@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -15,17 +16,47 @@ import (
 //
 // A yield that returned soon, but not at once, has run a thread that yields as well, such as
 // the awaited rank on the same processor: the two take turns. Meanwhile waits yield after one
-// poll, because a spin delays the thread that has the answer. Any goroutine may call its
-// methods.
+// poll, because a spin delays the thread that has the answer.
+//
+// A turn of other goroutines of the process that took as long as the scheduler lets one compute
+// has run one that computes: for a while waits do without such turns until they sleep, see
+// [Spinner.Turn]. Any goroutine may call its methods.
 type Contention struct {
+	threads  period       // threads that want the processors
+	compute  period       // goroutines of this process that compute
+	turns    atomic.Int32 // empty yields until waits spin again
+	late     int64        // ticks of the shortest yield that has run a thread that computes
+	long     int64        // ticks of the shortest turn in which a goroutine has computed
+	least    int64        // ticks of a first period
+	most     int64
+	switched int64 // ticks of the shortest yield that has run another thread
+	short    int64 // ticks of the shortest that is not a turn because it is too long
+}
+
+// period is a time in which waits adapt to something, unless it is over.
+type period struct {
 	until atomic.Int64 // Ticks
 	span  atomic.Int64 // ticks of the last period
-	turns atomic.Int32 // empty yields until waits spin again
-	late  int64        // ticks
-	least int64
-	most  int64
-	turn  int64 // ticks of the shortest yield that has run another thread
-	short int64 // ticks of the shortest that is not a turn because it is too long
+}
+
+// now reports whether the period lasts.
+// Hot path.
+func (p *period) now() bool {
+	until := p.until.Load()
+	return until != 0 && Ticks() < until
+}
+
+// begin begins a period at now of least ticks, or of twice as many as the last, but at most
+// most, if it follows that one.
+func (p *period) begin(now, least, most int64) {
+	span, until := p.span.Load(), p.until.Load()
+	if span > 0 && now-until < span {
+		span = min(2*span, most)
+	} else {
+		span = least
+	}
+	p.span.Store(span)
+	p.until.Store(now + span)
 }
 
 const (
@@ -36,11 +67,20 @@ const (
 	// four times as long.
 	lateYield = 250 * time.Microsecond
 
+	// longTurn is the time of a turn in which a goroutine has computed: the scheduler takes the
+	// P away from it after 10 to 20 ms.
+	longTurn = 5 * time.Millisecond
+
 	// minShared and maxShared bound the periods. The probe costs up to a time slice of the
 	// other thread, 1 to 4 ms; a period that is too long costs waits that could have spun the
 	// time of a sleep and a wake-up.
 	minShared = 2 * time.Millisecond
 	maxShared = 128 * time.Millisecond
+
+	// Periods without turns of goroutines that compute are maxShared to longest times as long:
+	// a probe costs 10 to 20 ms for each such goroutine, and a period that is too long costs
+	// other goroutines the time of some yields.
+	longest = 8
 
 	// turnYield and shortYield bound the time of a yield that has run a thread that takes
 	// turns, as multiples of an empty yield, 0.2 µs. A switch there and back takes 1.2 µs in
@@ -59,17 +99,14 @@ func NewContention() *Contention {
 	ticks := func(d time.Duration) int64 { return int64(float64(d) / NsPerTick()) }
 	empty := float64(emptyYield())
 	return &Contention{
-		late: ticks(lateYield), least: ticks(minShared), most: ticks(maxShared),
-		turn: int64(turnYield * empty), short: int64(shortYield * empty),
+		late: ticks(lateYield), long: ticks(longTurn), least: ticks(minShared), most: ticks(maxShared),
+		switched: int64(turnYield * empty), short: int64(shortYield * empty),
 	}
 }
 
 // Shared reports whether other threads wanted this process's processors a short time ago.
 // Hot path.
-func (c *Contention) Shared() bool {
-	until := c.until.Load()
-	return until != 0 && Ticks() < until
-}
+func (c *Contention) Shared() bool { return c.threads.now() }
 
 // TakesTurns reports whether the last yields ran threads that yielded soon.
 // Hot path.
@@ -87,9 +124,9 @@ func (c *Contention) yield() (late bool) {
 func (c *Contention) yielded(took, now int64) (late bool) {
 	switch {
 	case took >= c.late:
-		c.note(now)
+		c.threads.begin(now, c.least, c.most)
 		return true
-	case took < c.turn:
+	case took < c.switched:
 		if n := c.turns.Load(); n > 0 {
 			c.turns.Store(n - 1)
 		}
@@ -99,14 +136,17 @@ func (c *Contention) yielded(took, now int64) (late bool) {
 	return false
 }
 
-// note begins a period at now.
-func (c *Contention) note(now int64) {
-	span, until := c.span.Load(), c.until.Load()
-	if span > 0 && now-until < span {
-		span = min(2*span, c.most)
-	} else {
-		span = c.least
+// turn runs other goroutines of the process, and remembers whether they compute.
+func (c *Contention) turn() {
+	begun := Ticks()
+	runtime.Gosched()
+	now := Ticks()
+	c.turned(now-begun, now)
+}
+
+// turned is turn for a turn of the given time in ticks, which ended at now.
+func (c *Contention) turned(took, now int64) {
+	if took >= c.long {
+		c.compute.begin(now, c.most, longest*c.most)
 	}
-	c.span.Store(span)
-	c.until.Store(now + span)
 }

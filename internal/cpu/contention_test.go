@@ -13,22 +13,22 @@ func TestPeriodsOfContention(t *testing.T) {
 	c := NewContention()
 	require.False(t, c.Shared())
 	now := int64(1 << 40)
-	span := func() int64 { c.note(now); return c.until.Load() - now }
+	span := func() int64 { c.threads.begin(now, c.least, c.most); return c.threads.until.Load() - now }
 	require.Equal(t, c.least, span())
 	for want := 2 * c.least; want < c.most; want *= 2 {
-		now = c.until.Load() + 1
+		now = c.threads.until.Load() + 1
 		require.Equal(t, want, span())
 	}
 	for range 2 {
-		now = c.until.Load() + 1
+		now = c.threads.until.Load() + 1
 		require.Equal(t, c.most, span())
 	}
-	now = c.until.Load() + c.most
+	now = c.threads.until.Load() + c.most
 	require.Equal(t, c.least, span(), "a quiet while in between")
 
-	c.until.Store(Ticks() + c.most*1000)
+	c.threads.until.Store(Ticks() + c.most*1000)
 	require.True(t, c.Shared())
-	c.until.Store(Ticks())
+	c.threads.until.Store(Ticks())
 	require.False(t, c.Shared())
 }
 
@@ -43,7 +43,7 @@ func TestSharedProcessorsEndSpins(t *testing.T) {
 		return n
 	}
 	require.Equal(t, Roomy.Polls+Roomy.Pauses, spins())
-	c.until.Store(Ticks() + c.most*1000)
+	c.threads.until.Store(Ticks() + c.most*1000)
 	require.Equal(t, 1, spins())
 	require.True(t, s.Weary())
 	s.Reset()
@@ -53,11 +53,11 @@ func TestSharedProcessorsEndSpins(t *testing.T) {
 	}
 	require.NotZero(t, s.Wait())
 
-	c.until.Store(0)
+	c.threads.until.Store(0)
 	c.late = 0 // every yield counts as late
 	require.Equal(t, Roomy.Polls+Roomy.Pauses, spins())
 	require.True(t, s.Weary())
-	require.True(t, c.Shared() || c.span.Load() > 0)
+	require.True(t, c.Shared() || c.threads.span.Load() > 0)
 	require.Zero(t, testing.AllocsPerRun(100, func() { s.Reset(); s.Wait() }))
 }
 
@@ -65,9 +65,9 @@ func TestSharedProcessorsEndSpins(t *testing.T) {
 // no thread, or one that computes, do not count.
 func TestTurnsReplaceSpins(t *testing.T) {
 	c := NewContention()
-	require.Positive(t, c.turn)
-	require.Less(t, c.turn, c.short)
-	c.turn, c.short, c.late = -2, -1, math.MaxInt64 // the yields of s itself are none of these
+	require.Positive(t, c.switched)
+	require.Less(t, c.switched, c.short)
+	c.switched, c.short, c.late = -2, -1, math.MaxInt64 // the yields of s itself are none of these
 	const empty, turn, long = -3, -2, -1
 	s := Spinner{Policy: &Roomy, Contention: c}
 	first := func() int { s.Reset(); return s.Wait() }
@@ -100,4 +100,47 @@ func TestTurnsReplaceSpins(t *testing.T) {
 	c.yielded(turn, 0)
 	require.Zero(t, first(), "the processor is shared with a thread that computes")
 	require.True(t, s.Weary())
+}
+
+// A wait gives goroutines of the process turns, unless these compute; then it does so again
+// when a while has passed. A caller that holds what they need gives the turns itself.
+func TestTurnsOfGoroutines(t *testing.T) {
+	c := NewContention()
+	c.short, c.late, c.long = 0, math.MaxInt64, math.MaxInt64 // whatever the machine does
+	s := Spinner{Policy: &Roomy, Contention: c, Holds: true}
+	turns := func() (n int) {
+		for s.Reset(); !s.Weary(); {
+			if s.Wait() > 0 && s.Due() {
+				s.Turn()
+				require.False(t, s.Due())
+				n++
+			}
+		}
+		return n
+	}
+	require.Equal(t, Roomy.Yields/4, turns())
+
+	c.long = 1 << 40
+	c.turned(c.long-1, Ticks())
+	require.Equal(t, Roomy.Yields/4, turns(), "a short turn")
+	c.turned(c.long, Ticks()+c.most*1000)
+	require.Zero(t, turns())
+	require.False(t, c.Shared(), "threads are another matter")
+	for range 20 {
+		c.turned(c.long, c.compute.until.Load())
+		require.LessOrEqual(t, c.compute.span.Load(), longest*c.most)
+	}
+	require.Equal(t, longest*c.most, c.compute.span.Load())
+	c.compute.until.Store(Ticks())
+	require.Equal(t, Roomy.Yields/4, turns(), "afterwards")
+
+	s.Holds = false
+	c.long = 0 // every turn counts as long
+	for s.Reset(); !s.Weary(); s.Wait() {
+	}
+	require.NotZero(t, c.compute.until.Load(), "without Holds, Wait gives the turns")
+	require.False(t, s.Due())
+	s.Locked, s.Holds = true, true
+	c.compute.until.Store(0)
+	require.Zero(t, turns(), "a locked thread")
 }

@@ -21,10 +21,14 @@ type Spinner struct {
 	// callers that an event has woken which was not for them: whoever causes such events, as
 	// by a stream of puts, would pay for a wake-up each time.
 	Patient bool
+	// Holds says that the caller has what other goroutines of this process need, so that it
+	// should call Turn itself, without it, when Due says so.
+	Holds bool
 
 	n      int
 	yields int
 	shared bool // the processor is: this wait does not yield any more
+	due    bool
 }
 
 var byDefault = Default()
@@ -58,13 +62,30 @@ func (s *Spinner) Wait() int {
 	} else if s.shared = s.Contention.yield(); s.shared {
 		return s.yields
 	}
-	if s.yields&3 == 0 && !s.Locked {
+	if s.yields&3 == 0 && !s.Locked && (s.Contention == nil || !s.Contention.compute.now()) {
 		// Other goroutines of this process need a turn as well, even if GOMAXPROCS is 1. Not
 		// every time: with nothing else to run, Gosched takes as long as the yield. Nor seldom:
 		// on a busy host each yield may last a time slice.
-		runtime.Gosched()
+		if s.due = s.Holds; !s.due {
+			s.Turn()
+		}
 	}
 	return s.yields
+}
+
+// Due reports whether the caller, which Holds, should call Turn.
+func (s *Spinner) Due() bool { return s.due }
+
+// Turn gives other goroutines of this process a turn. If these compute, waits with the same
+// Contention give them no more turns for a while, until they are Weary: each takes 10 to 20 ms
+// for each goroutine that computes, and what a peer asks for soon is then late.
+func (s *Spinner) Turn() {
+	s.due = false
+	if s.Contention == nil {
+		runtime.Gosched()
+		return
+	}
+	s.Contention.turn()
 }
 
 // Weary reports whether the wait has yielded as often as its policy allows, or the processor
@@ -78,4 +99,4 @@ func (s *Spinner) Weary() bool {
 }
 
 // Reset starts a new wait.
-func (s *Spinner) Reset() { s.n, s.yields, s.shared, s.Patient = 0, 0, false, false }
+func (s *Spinner) Reset() { s.n, s.yields, s.shared, s.due, s.Patient = 0, 0, false, false, false }

@@ -19,6 +19,9 @@
 // it probably waits for a peer, and the other for an operation of its own, each of which
 // would otherwise be handed over. The goroutine that is active drives for all.
 //
+// It lends the engine while it gives other goroutines of the process a turn, which may compute
+// for long.
+//
 // A goroutine that drives and has spun for as long as the policy allows naps: it arms the
 // links and sleeps itself on their descriptors, so that an event wakes it and nobody else.
 // Who acquires the engine meanwhile disarms the links and wakes it, and it parks. It also

@@ -311,19 +311,23 @@ func (e *Engine) tryLock(who uint32) bool {
 // release releases ownership. Work posted meanwhile, whose Kick failed, is started first.
 // If no goroutine drives any longer, the progress goroutine does.
 func (e *Engine) release() {
-	var armed bool
+	if armed := lend(e); !armed && e.parked.Load() > 0 {
+		e.wake()
+	}
+}
+
+// lend is release for an owner that comes back soon: it does not wake the progress goroutine,
+// which dozes. It reports whether the links are armed.
+func lend(e *Engine) (armed bool) {
 	for {
 		armed = e.armed
 		over := e.over
 		e.held.Drop()
 		e.owner.Store(ownerNone)
 		if !e.proto.Pending() || over || !e.tryLock(ownerApp) {
-			break
+			return armed
 		}
 		step(e)
-	}
-	if !armed && e.parked.Load() > 0 {
-		e.wake()
 	}
 }
 

@@ -2,7 +2,6 @@ package progress
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,7 +70,7 @@ func (n *napper) nap(ctx context.Context, ws ...*Waiter) bool {
 	if n.idle >= maxNaps || e.Err() != nil || ctx.Err() != nil {
 		return false
 	}
-	runtime.Gosched() // goroutines that can run do not wait until the thread's processor is taken from it
+	n.sp.Turn() // goroutines that can run do not wait until the thread's processor is taken from it
 	if !e.naps.mu.TryLock() {
 		return false
 	}

@@ -81,7 +81,13 @@ func await(ctx context.Context, e *Engine, w *Waiter, l Poller) error {
 	for tries := 0; !w.Done(); {
 		if e.tryLock(ownerApp) {
 			e.drives++
+			naps.sp.Holds = true
 			end := e.drive(ctx, w, l, &naps.sp)
+			naps.sp.Holds = false
+			if end == driveLost {
+				tries = 0
+				continue
+			}
 			e.release()
 			if end == driveLet {
 				e.letIn()
@@ -139,6 +145,7 @@ const (
 	driveOver  = iota // w is done, or the caller should park
 	driveTired        // the policy says to sleep
 	driveLet          // another goroutine needs the engine for a moment
+	driveLost         // another goroutine has become the owner
 )
 
 // drive polls until w is done, the policy of sp or ctx ends, or another goroutine needs
@@ -168,13 +175,29 @@ func (e *Engine) drive(ctx context.Context, w *Waiter, l Poller, sp *cpu.Spinner
 		}
 		if busy {
 			sp.Reset()
-		} else if sp.Wait() != 0 && sp.Weary() {
-			return driveTired
+		} else if sp.Wait() != 0 {
+			if sp.Weary() {
+				return driveTired
+			}
+			if sp.Due() && !turn(e, sp) {
+				return driveLost
+			}
+			if e.over {
+				return driveOver
+			}
 		}
 		if n&63 == 0 && ctx.Err() != nil {
 			return driveOver
 		}
 	}
+}
+
+// turn gives other goroutines of the process a turn, in which they may use the engine: a
+// goroutine that computes takes 10 ms or more. It reports whether the caller is the owner again.
+func turn(e *Engine, sp *cpu.Spinner) bool {
+	lend(e)
+	sp.Turn()
+	return e.tryLock(ownerApp)
 }
 
 // park waits while other goroutines drive.
