@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // machine performs the schedules of all ranks of a team in one goroutine, one step after the
@@ -127,6 +129,9 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 // Every algorithm of every operation has the result of a serial reference, for any number of
 // ranks, root and number of elements, in and not in place, in any order of the steps.
 func TestAlgorithms(t *testing.T) {
+	if testutil.Race {
+		t.Skip("one goroutine runs all ranks")
+	}
 	g := rand.New(rand.NewPCG(1, 2))
 	tried := map[string]int{}
 	for k := kindBarrier; k < numKinds; k++ {
