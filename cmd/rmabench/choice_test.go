@@ -174,9 +174,10 @@ func TestChoiceUsageErrors(t *testing.T) {
 }
 
 func TestAblateOverRealProcesses(t *testing.T) {
+	t.Parallel()
 	for _, fabric := range fabrics {
 		t.Run(fabric, func(t *testing.T) {
-			code, out, errs := rmabench(t, "ablate", "-q", "--fabric", fabric, "--time", "1ms", "--rounds", "3", "--format", "json")
+			code, out, errs := rmabench(t, "ablate", "-q", "--fabric", fabric, "--time", "1ms", "--rounds", "1", "--format", "json")
 			require.Equal(t, exitOK, code, errs)
 			ls := strings.Split(strings.TrimSpace(out), "\n")
 			require.Len(t, ls, choice.AblationRows())

@@ -59,6 +59,7 @@ func fast(args ...string) []string {
 var fabrics = []string{"shm", "tcp"}
 
 func TestMeasureOverRealProcesses(t *testing.T) {
+	t.Parallel()
 	for _, fabric := range fabrics {
 		for _, c := range []string{"lat put 8,4K", "lat get 8,70K", "lat fadd 8", "lat cas 8", "bw put 4K,1M", "bw get 64K", "rate put 8", "rate fadd 8", "lat eager 8,4K,64K", "bw eager 4K", "rate eager 8", "lat send 8,64K,3M", "bw send 4K,1M", "rate send 8", "rate send 8,4K --batch 32"} {
 			t.Run(fabric+" "+c, func(t *testing.T) {
@@ -91,6 +92,7 @@ func TestMeasureOverRealProcesses(t *testing.T) {
 }
 
 func TestValidateOverRealProcesses(t *testing.T) {
+	t.Parallel()
 	for _, fabric := range fabrics {
 		for _, c := range []string{"lat put 1,8,100,4K", "lat get 70000", "bw put 100,64K", "bw get 4K", "rate fadd 8", "lat cas 8", "lat eager 1,8,9000", "bw eager 10000", "lat send 1,8,9000,700K", "bw send 1,10000,2M"} {
 			t.Run(fabric+" "+c, func(t *testing.T) {
