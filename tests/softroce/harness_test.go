@@ -23,24 +23,28 @@ import (
 // RMA_SOFTROCE_SELFTEST names the kind of machine.
 
 // selftest builds the tool and returns a function that makes commands with a view of the
-// cache of its own: the kernels are the user's, the run directories are not.
+// cache of its own: the kernels are the user's, the run directories are not. Machines wait more
+// than they compute, and those of several tests run side by side; devices of the host do not.
 func selftest(t *testing.T) (vm, runs string, command func(args ...string) *exec.Cmd) {
 	t.Helper()
 	vm = os.Getenv("RMA_SOFTROCE_SELFTEST")
 	if vm == "" {
 		t.Skip("starts machines: run make softroce-selftest")
 	}
-	bin := filepath.Join(t.TempDir(), "softroce")
-	build := exec.Command("go", "build", "-o", bin, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	if vm == "auto" {
 		vm = "qemu"
 		if nativePossible() == nil {
 			vm = "native"
 		}
 	}
+	if vm != "native" {
+		t.Parallel()
+	}
+	bin := filepath.Join(t.TempDir(), "softroce")
+	build := exec.Command("go", "build", "-o", bin, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
 	if vm != "native" {
 		out, err = exec.Command(bin, "build", "-vm", vm).CombinedOutput()
 		require.NoError(t, err, "%s", out)
