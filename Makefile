@@ -6,6 +6,9 @@ VM       ?= auto
 FUZZTIME ?= 2000x
 # Time limit of the tests of one package: it ends a hang, and is ample on a busy machine.
 LIMIT    ?= 40m
+# off: go test does not vet. make test sets it, because make lint has vetted.
+VET      ?=
+GOTEST   = $(GO) test -timeout $(LIMIT) $(if $(filter off,$(VET)),-vet=off)
 # What `make test` runs, and on which packages of this module and in which others.
 TESTS    ?= lint unit debug race nocgo fuzz launchers device
 UNITPKGS ?= ./...
@@ -71,7 +74,7 @@ test: ## everything: lint, unit, debug, race, nocgo, fuzz, launchers and, in a V
 	  esac; \
 	  printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
 	  if [ -n "$$needs" ]; then echo "$$t: NOT RUN: packages are missing: $$needs"; skipped="$$skipped $$t"; \
-	  else $(MAKE) --no-print-directory $$t VM=$(VM) $(REQUIRED); fi; \
+	  else $(MAKE) --no-print-directory $$t VM=$(VM) $(if $(filter lint,$(TESTS)),VET=off) $(REQUIRED); fi; \
 	done; \
 	if [ -z "$$skipped" ]; then printf '\n==== make test: all passed in %ds\n' $$((SECONDS-start)); \
 	else printf '\n==== make test: passed in %ds, but NOT RUN:%s\n' $$((SECONDS-start)) "$$skipped"; \
@@ -81,12 +84,12 @@ fresh: ## both README commands in an empty Debian, as root and as a user (as roo
 	@tests/fresh/run $(ROLES)
 
 unit: ## tests of all packages, including metrics/, examples/grpc/ and bench/peers/, in random order
-	$(GO) test -timeout $(LIMIT) -shuffle=on $(UNITPKGS)
-	@for m in $(MODULES); do echo "in $$m:"; (cd $$m && $(GO) test -timeout $(LIMIT) -shuffle=on ./...); done
+	$(GOTEST) -shuffle=on $(UNITPKGS)
+	@for m in $(MODULES); do echo "in $$m:"; (cd $$m && $(GOTEST) -shuffle=on ./...); done
 
 debug: ## tests of the engine with its assertions (build tag rmadebug), and without cgo
 	$(GO) vet -tags rmadebug $(DEBUGPKGS)
-	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -tags rmadebug -shuffle=on $(DEBUGPKGS)
+	CGO_ENABLED=0 $(GOTEST) -tags rmadebug -shuffle=on $(DEBUGPKGS)
 
 lint: ## gofmt, go vet, functions that only tests reach, and golangci-lint if it is installed
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
@@ -105,16 +108,16 @@ race: export GORACE := atexit_sleep_ms=20
 # shmipc-go has a race when it closes a session: its program is omitted.
 race: ## all tests under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
-	  $(GO) test -timeout $(LIMIT) -race -shuffle=on $(RACEPKGS); \
-	  [ -z "$(filter metrics,$(MODULES))" ] || (cd metrics && $(GO) test -timeout $(LIMIT) -race ./...); \
-	  [ -z "$(filter bench/peers,$(MODULES))" ] || (cd bench/peers && $(GO) test -timeout $(LIMIT) -race ./play/... ./cmd/rmapeer-net ./cmd/rmapeer-grpc); \
+	  $(GOTEST) -race -shuffle=on $(RACEPKGS); \
+	  [ -z "$(filter metrics,$(MODULES))" ] || (cd metrics && $(GOTEST) -race ./...); \
+	  [ -z "$(filter bench/peers,$(MODULES))" ] || (cd bench/peers && $(GOTEST) -race ./play/... ./cmd/rmapeer-net ./cmd/rmapeer-grpc); \
 	elif [ "$(RMA_REQUIRE_RDMA)" = 1 ]; then echo "race: needs a C compiler: apt-get install -y gcc libc6-dev" >&2; exit 1; \
 	else echo "race: NOT RUN: needs a C compiler: apt-get install -y gcc libc6-dev"; fi
 
 nocgo: ## build without cgo (links shm, tcp and sim), and test what uses verbs and is not in debug
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 $(GO) vet ./...
-	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -shuffle=on $(NOCGOPKGS)
+	CGO_ENABLED=0 $(GOTEST) -shuffle=on $(NOCGOPKGS)
 
 # Systems that the module builds for. Links that a system does not support return an error
 # when they are opened.
@@ -140,7 +143,7 @@ fuzz: ## every fuzz target over its corpus, then FUZZTIME=2000x new inputs each
 	git grep --untracked -o '^func Fuzz[[:alnum:]_]*' -- '*_test.go' | sed -E 's,^,./,; s,/[^/]*:func , ,' | sort >"$$tmp/targets"; \
 	while read -r dir name; do \
 	  bin=$$tmp/$${dir//\//_}.test; \
-	  [ -e "$$bin" ] || $(GO) test -c -fuzz=. -o "$$bin" "$$dir"; \
+	  [ -e "$$bin" ] || $(GO) test -c $(if $(filter off,$(VET)),-vet=off) -ldflags='-s -w' -fuzz=. -o "$$bin" "$$dir"; \
 	  echo "fuzz $$dir $$name"; \
 	  (cd "$$dir" && "$$bin" -test.run='^$$' -test.fuzz="^$$name\$$" -test.fuzztime=$(FUZZTIME) -test.fuzzminimizetime=5x \
 	    -test.fuzzcachedir="$$($(GO) env GOCACHE)/fuzz/$${dir#./}"); \
@@ -160,7 +163,7 @@ softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=..
 	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS) $(PKGS)
 
 softroce-selftest: ## tests of the SoftRoCE harness: exit codes, time-outs, clean-up
-	@RMA_SOFTROCE_SELFTEST=$(VM) $(GO) test -count=1 -run '^TestHarness' ./tests/softroce
+	@RMA_SOFTROCE_SELFTEST=$(VM) $(GO) test -timeout $(LIMIT) -count=1 -run '^TestHarness' ./tests/softroce
 
 # SEED, PARTS and ROUND repeat a round, as a failure prints them. VM=qemu runs the campaign
 # in a guest whose kernel has netem. go run ./tests/chaos --help describes all flags.
