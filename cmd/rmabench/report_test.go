@@ -57,6 +57,21 @@ func TestReportShowsTheModel(t *testing.T) {
 	check(merged)
 }
 
+// A report whose comparison is cut by its budget counts what is left out, and ends with all points.
+func TestReportCutByItsBudget(t *testing.T) {
+	budget := reportBudget
+	t.Cleanup(func() { reportBudget = budget })
+	reportBudget = 1
+	dir := t.TempDir()
+	code, _, errs := rmabench(t, "report", "--fabrics", "shm", "--tests", "lat", "--ops", "send", "--sizes", "8", "--time", "1ms", "--out", dir)
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, errs, "(100 %)")
+	var rep report.Report
+	require.NoError(t, addFile(&rep, filepath.Join(dir, "results.jsonl")))
+	require.Empty(t, rep.Cells)
+	require.Len(t, rep.Curves, 2, "what follows is measured")
+}
+
 func TestReportOverRealProcesses(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "out")
