@@ -46,6 +46,11 @@ const (
 	// otherTurns is how many operations of a size there are for each one that is sent the
 	// other way, divided or not, to compare the two.
 	otherTurns = 128
+
+	// staleTurns is how many operations are divided before a rail that none of them has timed,
+	// because it gets short parts or none, is timed again: what it was found to cost may have
+	// been that of a stall.
+	staleTurns = 1024
 )
 
 // Requests of parts have partID in their ID, the rail, the part and the ID of the operation.
@@ -212,12 +217,23 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 		return false
 	}
 	x.whole = 0
+	x.age()
 	t := &x.tried[bits.Len64(uint64(n))&31]
 	if !t.divides() {
 		*lens = [mr.MaxRails]int64{n}
 		return t.timesAlone()
 	}
 	return true
+}
+
+// age counts a divided operation, and has the rails that were not timed for too long timed again.
+func (x *Rails) age() {
+	for i := range x.rail {
+		r := &x.rail[i]
+		if r.untimed++; r.untimed == staleTurns {
+			r.samples, r.untimed = 0, 0
+		}
+	}
 }
 
 // sample divides an operation evenly over the rails that have not been timed, so that what is
@@ -285,6 +301,9 @@ func (x *Rails) post() (did bool) {
 			x.took(u.o, p)
 			did = true
 		case err == nil: // the queue is full
+			if x.idle(int(p.rail)) {
+				did = true // no completion will follow: stay awake and retry
+			}
 			i++
 			continue
 		case errors.Is(err, fabric.ErrInvalidWR):
@@ -297,6 +316,14 @@ func (x *Rails) post() (did bool) {
 		x.due = slices.Delete(x.due, i, i+1)
 	}
 	return did
+}
+
+// idle reports whether no request is in flight on the connection of a rail.
+func (x *Rails) idle(i int) bool {
+	if i == 0 {
+		return x.q.inflight == 0
+	}
+	return x.rail[i].inflight == 0
 }
 
 // request returns the request of a part.
@@ -415,8 +442,9 @@ func (x *Rails) time(p *part, r *rail) {
 		t = max(t-r.cost.Latency, t/2)
 	}
 	v := max(t/float64(p.n), 1e-3)
+	r.untimed = 0
 	if r.samples++; r.samples > 1 {
-		v = (r.cost.PerByte + v) / 2
+		v = (r.cost.PerByte + min(v, outlier*r.cost.PerByte)) / 2
 	}
 	r.cost.PerByte = v
 }

@@ -521,6 +521,7 @@ type rail struct {
 	last     time.Time       // completion
 	cost     logp.Rail
 	samples  int // of cost since it was connected, or since sample forgot them
+	untimed  int // divided operations since the last sample
 	stats    RailCounts
 }
 
