@@ -52,11 +52,12 @@ func (f *Fit) validate() error {
 	return nil
 }
 
-// Known reports whether something was measured: tables of defaults, after other load has
-// used up the budget, are not worth saving. The confidence of any size counts: on a path of
-// milliseconds the cost of small operations is lost in the jitter.
-func (t *Tables) Known() bool {
-	return (t.Conf.Ls > 0 || t.Conf.CPU > 0) &&
+// Known reports whether enough was measured for peers of class c: tables of defaults, after other
+// load has used up the budget, are not worth saving. The confidence of any size counts: on a path
+// of milliseconds the cost of small operations is lost in the jitter, but its latency must be
+// measured, since the default is that of a path within a host.
+func (t *Tables) Known(c Class) bool {
+	return (t.Conf.Ls > 0 || t.Conf.CPU > 0 && !c.IsLong()) &&
 		slices.ContainsFunc(t.Both.Os.Points(), func(p logp.Point) bool { return p.Conf > 0 })
 }
 

@@ -124,3 +124,19 @@ func TestDigest(t *testing.T) {
 		require.NoError(t, d.validate())
 	}
 }
+
+// The latency of a path of milliseconds is not that of the defaults.
+func TestKnown(t *testing.T) {
+	x, err := merge(someHalf(1), someHalf(2))
+	require.NoError(t, err)
+	for _, d := range []struct {
+		ls, cpu    float64
+		near, long bool
+	}{{0, 0, false, false}, {0.5, 0, true, true}, {0, 0.5, true, false}, {0.5, 0.5, true, true}} {
+		x.Conf.Ls, x.Conf.CPU = d.ls, d.cpu
+		require.Equal(t, d.near, x.Known(Near), "%+v", d)
+		require.Equal(t, d.near, x.Known(""), "%+v", d)
+		require.Equal(t, d.long, x.Known(Long), "%+v", d)
+		require.Equal(t, d.long, x.Known(Long16), "%+v", d)
+	}
+}

@@ -195,7 +195,7 @@ func (s *Session) Save(r Result) error {
 	switch {
 	case s.opt.Store == nil || r.Source != FromMeasurement:
 		return nil
-	case !r.Known():
+	case !r.Known(s.opt.Key.Class):
 		return ErrUnsure
 	}
 	return s.opt.Store.Save(NewProfile(s.opt.Key, s.caps, r))

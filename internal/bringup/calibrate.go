@@ -118,7 +118,7 @@ func (m *measurement) run(ctx context.Context, d *Dialer, who pair) error {
 		m.unfinished = append(m.unfinished, m.kept...)
 	}
 	switch {
-	case err == nil && m.class.IsLong() && m.PathBudget > 0 && !res.Known():
+	case err == nil && m.class.IsLong() && m.PathBudget > 0 && !res.Known(m.class):
 		// A start has no time for round trips of milliseconds. The path is measured when it
 		// is used, as those of other classes: see survey.go.
 		f.Class = ""

@@ -256,7 +256,7 @@ func (m *measurement) apart(ctx context.Context) (f figures, err error) {
 	if _, err := m.swap(ctx, "path/done", nil); err != nil {
 		return f, err
 	}
-	if !res.Known() {
+	if !res.Known(m.class) {
 		return f, sampling.ErrUnsure
 	}
 	return m.figuresOf(&res), nil
