@@ -80,19 +80,20 @@ func TestManyAwaitedWords(t *testing.T) {
 		mems, keys := share(t, es, 8*words)
 		var rs []AtomicRequest
 		for i := range words {
-			rs = append(rs, es[1].AwaitSignal(mems[1].Slice(8*i, 8), NE, 0))
+			rs = append(rs, es[1].AwaitSignal(mems[1].Slice(8*i, 8), GT, 1))
 		}
 		for i := range words {
 			k := (i*37 + 5) % words
+			require.NoError(t, es[0].Peer(1).Signal(keys[1].At(8*k), SignalSet, 1).Wait(ctx)) // not enough
 			require.False(t, rs[k].Done())
-			require.NoError(t, es[0].Peer(1).Signal(keys[1].At(8*k), SignalSet, uint64(k)+1).Wait(ctx))
+			require.NoError(t, es[0].Peer(1).Signal(keys[1].At(8*k), SignalSet, uint64(k)+2).Wait(ctx))
 			for i%2 == 1 && !rs[k].Done() {
 				es[1].Progress()
 				require.NoError(t, ctx.Err())
 			}
 			v, err := rs[k].Wait(ctx)
 			require.NoError(t, err)
-			require.EqualValues(t, k+1, v)
+			require.EqualValues(t, k+2, v)
 		}
 	})
 }
@@ -112,17 +113,22 @@ func TestWaitSignalEnds(t *testing.T) {
 		require.Error(t, extra.Close(), "somebody looks at it")
 
 		// A wait for a peer ends when the peer is gone; one for any rank continues.
-		gone := make(chan error, 1)
-		go func() {
-			_, err := es[0].Peer(1).WaitSignal(ctx, mems[0].Slice(8, 8), EQ, 5)
-			gone <- err
-		}()
+		const waits = 40
+		gone := make(chan error, waits)
+		for range waits {
+			go func() {
+				_, err := es[0].Peer(1).WaitSignal(ctx, mems[0].Slice(8, 8), EQ, 5)
+				gone <- err
+			}()
+		}
 		require.NoError(t, es[1].Close())
-		err = <-gone
-		require.ErrorIs(t, err, ErrPeerGone)
-		var pe *PeerError
-		require.True(t, errors.As(err, &pe))
-		require.Equal(t, 1, pe.Rank)
+		for range waits {
+			err = <-gone
+			require.ErrorIs(t, err, ErrPeerGone)
+			var pe *PeerError
+			require.True(t, errors.As(err, &pe))
+			require.Equal(t, 1, pe.Rank)
+		}
 		require.False(t, r.Done())
 
 		require.NoError(t, es[0].Close())

@@ -7,23 +7,25 @@ import (
 
 // add begins to wait for a word.
 func (w *awaits) add(o *Op) {
-	if !w.meets(o) {
-		w.list = append(w.list, o)
+	a := await{mem: o.more.await.mem, of: o.more.await.of, o: o}
+	if !w.meets(&a) {
+		w.list = append(w.list, a)
 	}
 }
 
-// meets ends o if its word meets the condition or never will, and reports whether it did.
-func (w *awaits) meets(o *Op) bool {
-	x := o.more
-	v := x.await.of.Load(x.await.mem)
+// meets ends a if its word meets the condition or never will, and reports whether it did.
+func (w *awaits) meets(a *await) bool {
+	o, x := a.o, a.o.more
+	v := a.of.Load(a.mem)
 	switch from := x.await.from; {
-	case x.await.of.Meets(v, x.await.cond, o.operand):
+	case a.of.Meets(v, x.await.cond, o.operand):
 		o.Value = v
 	case w.over != nil:
 		o.Err = w.over
 	case from != nil && from.down != nil:
 		o.Err = from.host.Error(Await.String(), from.down)
 	default:
+		a.seen = v
 		return false
 	}
 	_ = x.await.reg.Release() // if the region was closed meanwhile, Close reports failures
@@ -34,13 +36,20 @@ func (w *awaits) meets(o *Op) bool {
 	return true
 }
 
-// look checks all awaited words. It reports whether any wait ended.
+// look checks all waits, also those whose peer is lost. It reports whether any ended.
 func (w *awaits) look() bool {
-	n := len(w.list)
-	w.list = slices.DeleteFunc(w.list, w.meets)
-	if len(w.list) == n {
+	w.all = false
+	kept := w.list[:0]
+	for i := range w.list {
+		if a := &w.list[i]; !w.meets(a) {
+			kept = append(kept, *a)
+		}
+	}
+	if len(kept) == len(w.list) {
 		return false
 	}
+	clear(w.list[len(kept):])
+	w.list = kept
 	w.backoff.Reset()
 	return true
 }
@@ -49,33 +58,38 @@ func (w *awaits) look() bool {
 // waits. Each costs some ns, at every poll of all goroutines.
 const awaitTurn = 8
 
-// step is look for one step of the engine: if there are many words, it checks the latest and
-// some of the others.
+// step checks words for one step of the engine: if there are many, the latest and some of the
+// others.
 // Hot path.
 func (w *awaits) step() bool {
-	n := len(w.list)
-	if w.all || n <= 2*awaitTurn {
-		w.all = false
+	if w.all {
 		return w.look()
 	}
-	if w.next >= n-awaitTurn {
-		w.next = 0
+	ended := 0
+	if n := len(w.list); n <= 2*awaitTurn {
+		ended = w.sweep(0, n)
+	} else {
+		if w.next >= n-awaitTurn {
+			w.next = 0
+		}
+		ended = w.sweep(n-awaitTurn, n)
+		others := w.sweep(w.next, w.next+awaitTurn)
+		w.next += awaitTurn - others
+		ended += others
 	}
-	latest := w.sweep(n-awaitTurn, n)
-	ended := w.sweep(w.next, w.next+awaitTurn)
-	w.next += awaitTurn - ended
-	if latest+ended == 0 {
+	if ended == 0 {
 		return false
 	}
 	w.backoff.Reset()
 	return true
 }
 
-// sweep checks some words, and returns how many waits ended.
+// sweep checks words that have changed, and returns how many waits ended. Waits whose peer is
+// lost were ended by look at once.
 // Hot path.
 func (w *awaits) sweep(lo, hi int) (ended int) {
 	for i := hi - 1; i >= lo; i-- {
-		if w.meets(w.list[i]) {
+		if a := &w.list[i]; a.of.Load(a.mem) != a.seen && w.meets(a) {
 			w.list = slices.Delete(w.list, i, i+1)
 			ended++
 		}
@@ -88,7 +102,7 @@ func (e *Engine) CancelAwait(o *Op) {
 	e.prog.Do(func() {
 		e.opt.Inbox.TakeOver()
 		w := &e.awaits
-		if i := slices.Index(w.list, o); i >= 0 {
+		if i := slices.IndexFunc(w.list, func(a await) bool { return a.o == o }); i >= 0 {
 			w.list = slices.Delete(w.list, i, i+1)
 			_ = o.more.await.reg.Release()
 		}
@@ -107,8 +121,8 @@ func (w *awaits) rest() (d time.Duration) {
 	if w.deaf {
 		d = w.backoff.Next()
 	}
-	for _, o := range w.list {
-		if from := o.more.await.from; (from == nil || from.own) && (d == 0 || d > ownNap) {
+	for i := range w.list {
+		if from := w.list[i].o.more.await.from; (from == nil || from.own) && (d == 0 || d > ownNap) {
 			return ownNap
 		}
 	}
@@ -118,8 +132,8 @@ func (w *awaits) rest() (d time.Duration) {
 // Awaited yields the ranks of the peers whose signals are awaited.
 func (e *Engine) Awaited(yield func(rank int) bool) {
 	e.prog.AssertOwned()
-	for _, o := range e.awaits.list {
-		if from := o.more.await.from; from != nil && !yield(from.rank) {
+	for i := range e.awaits.list {
+		if from := e.awaits.list[i].o.more.await.from; from != nil && !yield(from.rank) {
 			return
 		}
 	}

@@ -236,9 +236,17 @@ type link struct {
 	groups  *onesided.Server // for peers' groups
 }
 
+// await is a wait for a word, with what a check of the word needs side by side.
+type await struct {
+	mem  []byte
+	seen uint64 // bits of the word when it was last found not to meet the condition
+	of   onesided.Type
+	o    *Op
+}
+
 // awaits holds the waits of an engine for words of this rank.
 type awaits struct {
-	list    []*Op
+	list    []await
 	backoff eager.Backoff
 	deaf    bool  // plain writes over some link do not wake this side
 	over    error // if not nil, every wait ends with it
