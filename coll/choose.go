@@ -112,7 +112,7 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 	if flags = flags && tag == 0 && pr.team > 1 && pr.team <= maxPredicted; flags && f == nil && (forced == algAuto || forced == algFlags) {
 		return 0, false // not all ranks know alike whether flags are possible
 	}
-	if flags = flags && f != nil && f.flags && (!f.crowded() || forced == algFlags); !flags {
+	if flags = flags && f != nil && f.flags; !flags {
 		as = others
 	}
 	if slices.Contains(as, forced) {

@@ -321,9 +321,11 @@ func (b *board) await() {
 	rma.AwaitUntil(b.t.eng, w, rma.GE, flag).Then(b.received)
 }
 
-// flagSpins is how long a blocking call looks for a flag itself: some microseconds, in which
-// a rank that runs answers. Then it waits as all other operations do.
-var flagSpins = cpu.SpinPolicy{Polls: 32, Pauses: 32, Adapt: true}
+// flagSpins is how long a blocking call looks for a flag itself: some microseconds, in which a
+// rank that runs answers, and for so many yields, in which ranks that share its processors take
+// turns. Then it waits as all other operations do: at once, if a thread that does not yield wants
+// the processor.
+var flagSpins = cpu.SpinPolicy{Polls: 32, Pauses: 32, Yields: 256, Adapt: true}
 
 // looks is the number of times that it looks between two polls of the links.
 const looks = 32
@@ -339,7 +341,7 @@ func (b *board) spin(flag uint64) {
 			continue
 		}
 		b.t.eng.Progress()
-		if sp.Wait() > 0 {
+		if sp.Wait(); sp.Weary() {
 			break
 		}
 	}

@@ -30,8 +30,7 @@ type figures struct {
 	procs    int                  // processors that they have together
 }
 
-// crowded reports whether there are more ranks than processors: boards are used only where that
-// is forced.
+// crowded reports whether there are more ranks than processors.
 func (f *figures) crowded() bool { return f.ranks > f.procs }
 
 // all returns the tables of f, in the order in which they are sent.
@@ -361,7 +360,7 @@ func callOf(op string, bytes, ranks int) (call, error) {
 func (f *figures) predictions(c call, p, n int) (out []Prediction) {
 	as := algorithms(c)
 	c.count = uint64(n)
-	if others, ok := flagged(c, as); !ok || !f.flags || f.crowded() || p == 1 {
+	if others, ok := flagged(c, as); !ok || !f.flags || p == 1 {
 		as = others
 	}
 	for _, e := range f.estimates(c, as, p, n) {

@@ -156,6 +156,8 @@ func TestPredictSharedProcessors(t *testing.T) {
 		require.Greater(t, shared, own)
 	}
 	alg, _ := best("reduce", 8, 8, 2)
+	require.Equal(t, "flags", alg)
+	alg, _ = best("reduce", 1<<10, 8, 2)
 	require.Equal(t, "binomial", alg)
 	alg, _ = best("alltoall", 1<<20, 4, 2)
 	require.Equal(t, "linear", alg)

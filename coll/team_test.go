@@ -191,7 +191,7 @@ func TestMismatch(t *testing.T) {
 			ctx := testutil.Context(t, testutil.Limit)
 			each(t, worlds(t, job(t, 3, "shm")), func(r int, team *Team) error {
 				err := call(team).Wait(ctx)
-				if err == nil { // this rank has heard of nothing yet
+				for err == nil { // this rank has heard of nothing yet
 					err = StartBarrier(team).Wait(ctx)
 				}
 				var m *MismatchError

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/bench/collective"
-	"github.com/seed33544411/rma/internal/cpu"
 )
 
 func TestColl(t *testing.T) {
@@ -167,15 +166,9 @@ func TestCollChoice(t *testing.T) {
 		us[k][l.Algorithm], figures[k] = l.US, l
 	}
 	require.Len(t, us, 5)
-	if cpu.Allowed().Len() >= 2 { // otherwise the ranks do without flags
-		require.Equal(t, 5, l.Cells)
-		require.Equal(t, 2*5+2*4+3, n) // flags are for 8 bytes only
-		require.Equal(t, "flags", figures[cell{"barrier", 0}].Chosen)
-	} else {
-		require.Equal(t, 4, l.Cells) // a barrier has no choice then
-		require.Equal(t, 2*4+2*4+2, n)
-		require.Equal(t, "dissemination", figures[cell{"barrier", 0}].Chosen)
-	}
+	require.Equal(t, 5, l.Cells)
+	require.Equal(t, 2*5+2*4+3, n) // flags are for 8 bytes only
+	require.Equal(t, "flags", figures[cell{"barrier", 0}].Chosen)
 	require.False(t, d.More())
 	for k, m := range us {
 		l := figures[k]
