@@ -191,7 +191,10 @@ func TestMismatch(t *testing.T) {
 			ctx := testutil.Context(t, testutil.Limit)
 			each(t, worlds(t, job(t, 3, "shm")), func(r int, team *Team) error {
 				err := call(team).Wait(ctx)
-				for err == nil { // this rank has heard of nothing yet
+				if err == nil { // this rank has heard of nothing yet
+					err = StartBarrier(team).Wait(ctx)
+				}
+				for err == nil && name == "root" { // by flags, one rank finds it when all have met, and tells the others
 					err = StartBarrier(team).Wait(ctx)
 				}
 				var m *MismatchError
