@@ -256,7 +256,7 @@ func (t *team) ask() {
 		for i, to := range f.all() {
 			copy(to[:], buf[i*figureSizes:])
 		}
-		f.flags, f.ranks, f.procs = board.join(keys), len(t.ranks), max(1, int(buf[procs]))
+		f.flags, f.procs = board.join(keys), max(1, int(buf[procs]))
 		t.know(f)
 	}
 	StartBcast(t.with(figuresTag), 0, buf).Then(over)

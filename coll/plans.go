@@ -5,10 +5,8 @@ import (
 	"sync"
 )
 
-const (
-	// maxPlans bounds the schedules that are kept, and maxPlanBytes their memory.
-	maxPlans, maxPlanBytes = 64, 16 << 20
-)
+// maxPlans bounds the schedules that are kept, and maxPlanBytes their memory.
+const maxPlans, maxPlanBytes = 64, 16 << 20
 
 // planKey is what schedules depend on.
 type planKey struct {

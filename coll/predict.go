@@ -26,12 +26,8 @@ type figures struct {
 	Give     [figureSizes]float64 // work of the sender for data of a reduction, of at most foldMax bytes
 	Take     [figureSizes]float64 // work of its receiver, besides the reduction
 	flags    bool                 // the ranks have boards
-	ranks    int                  // of the team
-	procs    int                  // processors that they have together
+	procs    int                  // processors that the ranks have together; 0: one each
 }
-
-// crowded reports whether there are more ranks than processors.
-func (f *figures) crowded() bool { return f.ranks > f.procs }
 
 // all returns the tables of f, in the order in which they are sent.
 func (f *figures) all() []*[figureSizes]float64 {
@@ -182,8 +178,8 @@ func (f *figures) predict(ranks []*schedule) float64 {
 	heap.Init(&q)
 	last := 0.0
 	procs := make([]float64, len(ranks)) // when a processor is free
-	if f.crowded() {
-		procs = procs[:f.procs]
+	if n := f.procs; 0 < n && n < len(procs) {
+		procs = procs[:n]
 	}
 	done := func(r, i int32, ns float64) {
 		last = max(last, ns)

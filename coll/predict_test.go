@@ -143,7 +143,7 @@ func TestPredictSharedProcessors(t *testing.T) {
 	p := sampling.Defaults("shm")
 	best := func(op string, n, ranks, procs int) (string, float64) {
 		f := figuresOf(&p, true, memoryRates{copy: 0.2, fold: 0.3})
-		f.ranks, f.procs = ranks, procs
+		f.procs = procs
 		c, err := callOf(op, n, ranks)
 		require.NoError(t, err)
 		es := f.predictions(c, ranks, n)
