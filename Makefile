@@ -8,7 +8,8 @@ FUZZTIME ?= 2000x
 LIMIT    ?= 40m
 # off: go test does not vet. make test sets it, because make lint has vetted.
 VET      ?=
-GOTEST   = $(GO) test -timeout $(LIMIT) $(if $(filter off,$(VET)),-vet=off)
+NOVET    = $(if $(filter off,$(VET)),-vet=off)
+GOTEST   = $(GO) test -timeout $(LIMIT) $(NOVET)
 # What `make test` runs, and on which packages of this module and in which others.
 TESTS    ?= lint unit debug race nocgo fuzz launchers device
 UNITPKGS ?= ./...
@@ -143,7 +144,7 @@ fuzz: ## every fuzz target over its corpus, then FUZZTIME=2000x new inputs each
 	git grep --untracked -o '^func Fuzz[[:alnum:]_]*' -- '*_test.go' | sed -E 's,^,./,; s,/[^/]*:func , ,' | sort >"$$tmp/targets"; \
 	while read -r dir name; do \
 	  bin=$$tmp/$${dir//\//_}.test; \
-	  [ -e "$$bin" ] || $(GO) test -c $(if $(filter off,$(VET)),-vet=off) -ldflags='-s -w' -fuzz=. -o "$$bin" "$$dir"; \
+	  [ -e "$$bin" ] || $(GO) test -c $(NOVET) -ldflags='-s -w' -fuzz=. -o "$$bin" "$$dir"; \
 	  echo "fuzz $$dir $$name"; \
 	  (cd "$$dir" && "$$bin" -test.run='^$$' -test.fuzz="^$$name\$$" -test.fuzztime=$(FUZZTIME) -test.fuzzminimizetime=5x \
 	    -test.fuzzcachedir="$$($(GO) env GOCACHE)/fuzz/$${dir#./}"); \

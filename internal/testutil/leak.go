@@ -22,7 +22,8 @@ var leakPatience = Limit
 // Main is for TestMain: it runs the tests (or, in a process started by Child.Start, the
 // child's function) and fails the run if goroutines, descriptors or off-heap memory are
 // left over. A binary started with an argument that is no flag runs nothing and fails: it was
-// to be another program, and would run all tests again. Programs built with the tag rmadebug name the calls that allocated the memory.
+// to be another program, and would run all tests again. Programs built with the tag rmadebug
+// name the calls that allocated the memory.
 //
 //	func TestMain(m *testing.M) { testutil.Main(m) }
 func Main(m *testing.M) {
