@@ -327,20 +327,28 @@ func (b *board) await() {
 // the processor.
 var flagSpins = cpu.SpinPolicy{Polls: 32, Pauses: 32, Yields: 256, Adapt: true}
 
-// looks is the number of times that it looks between two polls of the links.
-const looks = 32
+const (
+	// looks is the number of times that it looks in a step of the wait. Where ranks take turns it
+	// looks once: the flag comes while another rank has the processor.
+	looks = 32
+	// polled is the number of steps after which it polls the links, which takes as long as an
+	// operation for each rank that has sent messages. Their other users wait no longer than that.
+	polled = 8
+)
 
 // spin performs operations until the one with a number is over, or for a while.
 func (b *board) spin(flag uint64) {
 	sp := cpu.Spinner{Policy: &flagSpins, Contention: b.t.s.contention}
-	for b.over.Load() < flag && !b.dead.Load() {
+	for steps := 1; b.over.Load() < flag && !b.dead.Load(); steps++ {
 		if b.look() {
 			b.mu.Lock()
 			b.run()
 			sp.Reset()
 			continue
 		}
-		b.t.eng.Progress()
+		if steps%polled == 0 {
+			b.t.eng.Progress()
+		}
 		if sp.Wait(); sp.Weary() {
 			break
 		}
@@ -353,7 +361,11 @@ func (b *board) spin(flag uint64) {
 // look reports whether the flag has come that the first operation waits for.
 func (b *board) look() bool {
 	word, flag := b.came[b.at.Load():], b.want.Load()
-	for range looks {
+	n := looks
+	if b.t.s.contention.TakesTurns() {
+		n = 1
+	}
+	for range n {
 		if onesided.Load64(word) >= flag {
 			return true
 		}
