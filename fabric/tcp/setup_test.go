@@ -4,14 +4,17 @@ package tcp
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
@@ -188,6 +191,44 @@ func TestDialNobody(t *testing.T) {
 	h.ep.nonce = 1
 	peer := &address{nonce: 2, port: uint16(ln.Addr().(*net.TCPAddr).Port), hosts: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
 	require.ErrorIs(t, h.ep.Connect(testutil.Context(t, testutil.Limit), peer.append(nil)), fabric.ErrPeerGone)
+}
+
+// A host that answers no packet is tried again, long before the system gives up, and the hosts
+// after it have their turn.
+func TestConnectKnocksAgain(t *testing.T) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 9}}))
+	require.NoError(t, unix.Listen(fd, 0))
+	at, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 9}), uint16(at.(*unix.SockaddrInet4).Port))
+	full, err := net.Dial("tcp", to.String()) // its queue has room for one: it ignores others
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = full.Close() })
+
+	h := newHost(t, Config{}, fabric.EndpointOptions{}, 4096)
+	h.ep.nonce = 1
+	peer := &address{nonce: 2, port: to.Port(), hosts: []netip.Addr{to.Addr()}}
+	ctx, cancel := context.WithCancel(testutil.Context(t, testutil.Limit))
+	errs := make(chan error, 1)
+	go func() { errs <- h.ep.Connect(ctx, peer.append(nil)) }()
+	knocks := map[string]bool{}
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		require.Empty(t, errs, "Connect goes on")
+		list, err := os.ReadFile("/proc/net/tcp")
+		require.NoError(t, err)
+		for line := range strings.Lines(string(list)) {
+			const synSent = "02"
+			if f := strings.Fields(line); len(f) > 3 && f[3] == synSent && f[2] == fmt.Sprintf("090000%02X:%04X", 127, to.Port()) {
+				knocks[f[1]] = true
+			}
+		}
+		return len(knocks) > 2
+	}, "it knocks again, from other ports")
+	cancel()
+	require.ErrorIs(t, <-errs, context.Canceled)
 }
 
 func TestConnectTriesEveryHost(t *testing.T) {
