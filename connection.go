@@ -1,6 +1,8 @@
 package rma
 
 import (
+	"cmp"
+
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/topo"
@@ -110,14 +112,15 @@ func (c *connectionEnd) Replan() {
 }
 
 // RailUp implements bringup.Peer.
-func (c *connectionEnd) RailUp(number int, ep fabric.Endpoint) bool {
-	if c.down != nil {
-		return false
+func (c *connectionEnd) RailUp(number int, ep fabric.Endpoint) error {
+	// The event of an endpoint that ends from now on finds it in rails.
+	if err := cmp.Or(c.down, ep.Err()); err != nil {
+		return err
 	}
 	c.rails[number].ep = ep
 	c.one.Rails().Up(number, ep)
 	c.eng.railWatches.tell(c.rank, number, c.rails[number].lost, nil)
-	return true
+	return nil
 }
 
 // RailDown implements bringup.Peer.

@@ -361,3 +361,25 @@ func TestHostileRails(t *testing.T) {
 	require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, n)).Wait(ctx))
 	require.Nil(t, p.Stats().Err)
 }
+
+// endedEndpoint is an endpoint that has failed.
+type endedEndpoint struct{ fabric.Endpoint }
+
+func (endedEndpoint) Err() error   { return fabric.ErrDown }
+func (endedEndpoint) Close() error { return nil }
+
+// A rail whose endpoint has ended before the engine knew it, so that its event found no rail, is
+// not taken for a connected one.
+func TestRailsThatEndBeforeTheyAreUp(t *testing.T) {
+	es := rails(t, "sim", "sim")
+	connectRails(t, es)
+	p := es[0].Peer(1)
+	es[0].prog.Do(func() {
+		r := &p.rails[1]
+		ep := r.ep
+		r.ep = nil
+		require.ErrorIs(t, (*connectionEnd)(p).RailUp(1, endedEndpoint{}), fabric.ErrDown)
+		require.Nil(t, r.ep)
+		r.ep = ep
+	})
+}

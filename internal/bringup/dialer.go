@@ -77,9 +77,9 @@ type Peer interface {
 	// endpoint; posted requests complete as flushed.
 	Down(why error)
 
-	// RailUp reports that a rail is connected. It returns false if the connection is over;
-	// otherwise the Peer closes the endpoint.
-	RailUp(number int, ep fabric.Endpoint) bool
+	// RailUp reports that a rail is connected. It returns an error if the connection or the
+	// endpoint has ended meanwhile; otherwise the Peer closes the endpoint.
+	RailUp(number int, ep fabric.Endpoint) error
 
 	// RailDown closes the endpoint of a rail, if there is one, because of why.
 	RailDown(number int, why error)

@@ -26,8 +26,8 @@ const (
 )
 
 // railConn is an attempt to connect a rail, and the connection if it succeeds. It belongs to a
-// Connection. When both sides have closed a rail that was connected, the lower rank calls
-// again: its next address begins an attempt on both sides.
+// Connection. When both sides have closed a rail that both have, the lower rank calls again:
+// its next address begins an attempt on both sides.
 type railConn struct {
 	Rail
 	n      *Connection
@@ -38,7 +38,8 @@ type railConn struct {
 	giveUp context.CancelFunc
 
 	up    bool          // it was connected; set before joined is closed
-	was   bool          // an earlier attempt succeeded
+	said  bool          // the peer was told an address, so that it takes part; set before joined is closed
+	known bool          // the peer has this rail: it has told an address in an earlier attempt
 	pause time.Duration // before the next attempt
 
 	// Dialer.mu guards these.
@@ -81,6 +82,7 @@ func (r *railConn) connect() {
 		EndpointOptions: fabric.EndpointOptions{ID: n.ID(), Depth: l.Depth, PeerTimeout: l.PeerTimeout},
 		Own:             d.prog.Do,
 	}, func(mine []byte) ([]byte, error) {
+		r.said = true // if tell fails, it may have been told nevertheless
 		if err := r.tell(ctx, mine); err != nil {
 			return nil, err
 		}
@@ -95,8 +97,7 @@ func (r *railConn) connect() {
 	})
 	if err == nil {
 		d.prog.Do(func() {
-			if !n.c.peer.RailUp(r.Number, ep) {
-				err = errRailClosed
+			if err = n.c.peer.RailUp(r.Number, ep); err != nil {
 				ep.Close()
 			}
 		})
@@ -104,7 +105,7 @@ func (r *railConn) connect() {
 	r.up = err == nil
 	close(r.joined)
 	if err == nil {
-		if r.was {
+		if r.known {
 			l.Log.Info("rma: rail connected again", "rank", n.c.rank, "rail", r.Where)
 		}
 		d.prog.Kick()
@@ -134,7 +135,8 @@ func (r *railConn) end(why error) {
 
 // agree closes this side's endpoint, tells the peer, and waits until the peer has closed its
 // own: only then nothing that was in flight is placed any more, and what was lost may be
-// sent again. A peer that does not answer loses the connection.
+// sent again. A peer that does not answer loses the connection if the rail was connected;
+// otherwise nothing was sent, and the rail stays down until the peer answers.
 func (r *railConn) agree(why error) {
 	n := r.n
 	d, l, life := n.c.d, n.c.d.links, n.life
@@ -148,10 +150,14 @@ func (r *railConn) agree(why error) {
 	switch {
 	case r.up:
 		l.Log.Warn("rma: rail lost", "rank", n.c.rank, "rail", r.Where, "err", why)
-	case r.was:
+	case r.known:
 		l.Log.Debug("rma: rail not connected again", "rank", n.c.rank, "rail", r.Where, "err", why)
 	default:
 		l.Log.Warn("rma: rail not connected", "rank", n.c.rank, "rail", r.Where, "err", why)
+	}
+	if r.known && n.calls() && !r.said { // the peer knows nothing of this attempt
+		r.again()
+		return
 	}
 	fail := func(err error) {
 		d.prog.Do(func() {
@@ -167,7 +173,7 @@ func (r *railConn) agree(why error) {
 		return
 	}
 	var late <-chan time.Time
-	if l.SetupTimeout > 0 {
+	if r.up && l.SetupTimeout > 0 {
 		t := time.NewTimer(l.SetupTimeout)
 		defer t.Stop()
 		late = t.C
@@ -179,15 +185,14 @@ func (r *railConn) agree(why error) {
 		r.again()
 	case <-life.Done():
 	case <-late:
-		if r.up {
-			fail(fmt.Errorf("%w: %w", ErrNoConnection, errRailStays))
-		}
+		fail(fmt.Errorf("%w: %w", ErrNoConnection, errRailStays))
 	}
 }
 
 // again begins the next attempt when nothing of this one is in flight, so that what arrives
 // later belongs to the next one: on the lower rank after a pause, on the other one when the
-// peer calls. A rail that was never connected is not tried again: the peer may lack it.
+// peer calls. A rail of which the peer has never told an address is not tried again: the peer
+// may lack it.
 func (r *railConn) again() {
 	n := r.n
 	d := n.c.d
@@ -195,7 +200,10 @@ func (r *railConn) again() {
 		return
 	}
 	if n.calls() {
-		if !r.up && !r.was {
+		d.mu.Lock()
+		lacks := !r.known && !r.named
+		d.mu.Unlock()
+		if lacks {
 			return
 		}
 		t := time.NewTimer(r.pause)
@@ -211,8 +219,14 @@ func (r *railConn) again() {
 	if r.idle = true; n.calls() || r.next != nil {
 		x = r.succeed()
 	}
+	over := x != nil && x.over
 	d.mu.Unlock()
-	if x != nil {
+	switch {
+	case x == nil:
+	case over: // the peer has given it up before this side began
+		close(x.joined)
+		x.end(errRailClosed)
+	default:
 		n.Go(x.connect)
 	}
 }
@@ -224,7 +238,7 @@ func (n *Connection) calls() bool { return n.c.d.links.job.Rank() < n.c.rank }
 func (r *railConn) succeed() *railConn {
 	n := r.n
 	x := n.attempt(r.Rail)
-	if x.was = r.up || r.was; !r.up {
+	if x.known = r.known || r.named; !r.up {
 		x.pause = min(2*r.pause, maxRailPause)
 	}
 	if r.next != nil {
