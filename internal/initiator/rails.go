@@ -236,28 +236,28 @@ func (x *Rails) age() {
 	}
 }
 
-// sample divides an operation evenly over the rails that have not been timed, so that what is
-// assumed of a rail lasts for one operation. It returns false if there is none, or if the parts
-// would be too short to be timed.
+// sample divides an operation evenly over rails that have not been timed, so that what is
+// assumed of a rail lasts for one operation: over as many as get parts that are long enough to
+// be timed. It returns false if there are none.
 func (x *Rails) sample(cs *[mr.MaxRails]logp.Rail, n int64, lens *[mr.MaxRails]int64) bool {
-	k, last := int64(0), 0
+	k := int64(0)
+	var of [mr.MaxRails]int
 	for i := range x.rail {
-		if x.rail[i].samples == 0 && cs[i].Busy < never {
-			k, last = k+1, i
+		if x.rail[i].samples == 0 && cs[i].Busy < never && (k+1)*learnFrom <= n {
+			of[k] = i
+			k++
 		}
 	}
-	if k == 0 || n/k < learnFrom {
+	if k == 0 {
 		return false
 	}
 	left := n
 	clear(lens[:])
-	for i := range x.rail {
-		if x.rail[i].samples == 0 && cs[i].Busy < never {
-			lens[i] = n / k / partAlign * partAlign
-			left -= lens[i]
-		}
+	for _, i := range of[:k] {
+		lens[i] = n / k / partAlign * partAlign
+		left -= lens[i]
 	}
-	lens[last] += left
+	lens[of[k-1]] += left
 	return true
 }
 

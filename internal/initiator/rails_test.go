@@ -27,9 +27,12 @@ func TestRailsAreTimedFirst(t *testing.T) {
 		timed = x.plan(o, &o.more.divided)
 		return o.more.divided, timed
 	}
-	_, timed := plan(2*learnFrom - 1)
-	require.False(t, timed, "too short for two")
-	d, timed := plan(n)
+	_, timed := plan(learnFrom - 1)
+	require.False(t, timed, "too short for one")
+	d, timed := plan(2*learnFrom - 1)
+	require.True(t, timed && d.probe)
+	require.Equal(t, [mr.MaxRails]int64{2*learnFrom - 1}, d.lens, "too short for two")
+	d, timed = plan(n)
 	require.True(t, timed && d.probe)
 	require.Equal(t, [mr.MaxRails]int64{n / 2, n / 2}, d.lens)
 	x.rail[0].samples = 1
