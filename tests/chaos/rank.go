@@ -51,6 +51,10 @@ type work struct {
 //	held   op        a promise was checked n times
 //	count  op        n operations were completed
 //	key              the beginning of a key: text
+//	back             a rail that was lost is in use again, after at
+//	across           operations took at, and a rail was lost meanwhile
+//	settled          all rails are in use
+//	late             they are not for long: text
 //	p99    op        latency, at, of probes since the phase, op, began
 //	closed           the engine is, after at
 type event struct {
@@ -79,10 +83,11 @@ type rank struct {
 
 	checks [promised]atomic.Int64
 
-	latency latency
-	mark    atomic.Int64 // number of marks; the peer that is left out in the low bits
-	out     sync.Mutex
-	enc     *json.Encoder
+	latency   latency
+	railWatch railWatch
+	mark      atomic.Int64 // number of marks; the peer that is left out in the low bits
+	out       sync.Mutex
+	enc       *json.Encoder
 }
 
 // runRank is a rank's main.
@@ -164,6 +169,10 @@ func (k *rank) commands() {
 			k.mark.Store((k.mark.Load()>>16+1)<<16 | int64(peer&0xffff))
 		case "phase":
 			k.phase(arg)
+		case "cut":
+			k.cut(strings.Fields(arg))
+		case "settle":
+			k.railWatch.settle.Add(1)
 		case "end":
 			k.stop()
 		}

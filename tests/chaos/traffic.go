@@ -106,6 +106,8 @@ func (k *rank) traffic() {
 				step = (*line).close
 			case "probe": // only measures latency
 				step = (*line).probe
+			case "rails": // looks at the rails
+				step = (*line).rails
 			}
 			k.line(op, peer, step)
 			switch p := k.eng.Peer(peer); op {

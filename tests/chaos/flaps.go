@@ -1,0 +1,216 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// Figures of lost rails.
+var (
+	lossToUse  = figure{"rail lost to back in use", time.Second, endLimit}
+	acrossLoss = figure{"put, fetch-add and get across a loss", 0, tellLimit}
+)
+
+// railNet is the second byte of the addresses of rails: 127.railNet.RANK.RAIL, on the loopback
+// interface. Rail 0 has other addresses.
+const railNet = 77
+
+// flaps shuts sockets of rails down, on either side, in either direction and while they are
+// connected, also of several rails at once, beside puts, gets and fetch-adds that are divided
+// over the rails. Nothing is lost or doubled, and all rails come back into use.
+func flaps(ctx context.Context, r *round) {
+	rails := pick(r, 1, 2, 2, 3)
+	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "unix", Wrap: func(rank int, argv []string) []string {
+		var list []string
+		for i := range rails {
+			list = append(list, fmt.Sprintf("127.%d.%d.%d", railNet, rank, i+1))
+		}
+		return append([]string{"env", "RMA_RAILS=" + strings.Join(list, ",")}, argv...)
+	}}
+	s.Work = work{Ops: append(some(r, r.IntN(3), []string{"swap", "acc", "signal", "recv", "any", "batch"}), "rails"), Seed: r.Uint64(), Max: 1 << (19 + r.IntN(4))}
+	j := begin(r, s)
+	if j == nil {
+		return
+	}
+	defer j.kill()
+	if !settled(r, j, 1) {
+		return
+	}
+	cuts := 60
+	if r.quick {
+		cuts = 10
+	}
+	for range cuts {
+		var how []string
+		for _, rail := range some(r, 1+r.IntN(2), []int{1, 2, 3}[:rails]) {
+			how = append(how, fmt.Sprint(rail), fmt.Sprint(pick(r, unix.SHUT_RDWR, unix.SHUT_RDWR, unix.SHUT_RD, unix.SHUT_WR)))
+		}
+		p := j.procs[r.IntN(2)]
+		_, _ = fmt.Fprintf(p.in, "cut %s\n", strings.Join(how, " "))
+		if r.IntN(4) > 0 && !wait(ctx, time.Duration(r.ExpFloat64()*float64(80*time.Millisecond))) {
+			return
+		}
+	}
+	settled(r, j, 2)
+	for _, p := range j.procs {
+		for _, e := range p.find(is("fail")) {
+			r.fault("rank %d: %s failed: %s", p.rank, e.Op, e.Text)
+		}
+		for _, e := range p.find(is("back")) {
+			r.measure(lossToUse, e.At)
+		}
+		for _, e := range p.find(is("across")) {
+			r.measure(acrossLoss, e.At)
+		}
+	}
+	j.finish(r, endLimit)
+}
+
+// settled waits until each rank has all rails, and uses them again; it has asked for that n
+// times. Otherwise it records a fault.
+func settled(r *round, j *job, n int) bool {
+	for _, p := range j.procs {
+		_, _ = fmt.Fprintln(p.in, "settle")
+	}
+	for _, p := range j.procs {
+		if err := p.await(endLimit, n, "all rails are in use", is("settled")); err != nil {
+			r.fault("%v", err)
+			for _, p := range j.procs {
+				for _, e := range p.find(is("late")) {
+					r.fault("rank %d has these rails: %s", p.rank, e.Text)
+				}
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// railWatch is what a rank knows of the rails to the other one.
+type railWatch struct {
+	lost   atomic.Int64    // losses
+	since  [4]atomic.Int64 // of the first loss since the rail was last used, as now; 0: it is in use
+	settle atomic.Int64    // times that the campaign has asked
+	before []rma.RailStats // of the line
+	told   int64           // answers, of the line
+	late   time.Duration   // when it says why there is no answer, as now
+}
+
+// watchRails counts losses until the end.
+func (k *rank) watchRails() {
+	for e := range rma.WatchRails(k.ctx, k.eng) {
+		if e.Up {
+			continue
+		}
+		k.say(event{Ev: "count", Op: "rails lost", N: 1})
+		k.railWatch.lost.Add(1)
+		k.railWatch.since[e.Rail].CompareAndSwap(0, int64(now()))
+	}
+}
+
+// rails puts, adds and gets without waiting in between, and looks at the rails.
+func (l *line) rails(i uint64) error {
+	w := &l.railWatch
+	if i == 0 {
+		l.tasks.Go(l.watchRails)
+	}
+	most := l.Max / 4
+	n := 1 + l.IntN(most)
+	off := l.p.Rank() * l.slot()
+	src, dst := l.src.Bytes()[off:off+n], l.src.Bytes()[off+most:off+most+n]
+	testutil.Fill(src, pattern(l.eng.Rank(), i), 0)
+	clear(dst)
+	lost, start := w.lost.Load(), now()
+	put := l.p.Put(l.at(l.area(0)), l.src.Slice(off, n))
+	add := l.p.FetchAdd(l.word(wordAdd), 1)
+	get := l.p.Get(l.src.Slice(off+most, n), l.at(l.area(0)))
+	old, err := add.Wait(l.ctx)
+	if err := errors.Join(err, put.Wait(l.ctx), get.Wait(l.ctx)); err != nil {
+		return err
+	}
+	took := now() - start
+	l.held(intact)
+	if err := testutil.Verify(dst, pattern(l.eng.Rank(), i), 0); err != nil {
+		l.bad(intact, "put %d of %d bytes to rank %d, read back: %v", i, n, l.p.Rank(), err)
+	}
+	if old != i {
+		l.bad(intact, "fetch-add %d at rank %d found %d", i, l.p.Rank(), old)
+	}
+	if w.lost.Load() != lost {
+		l.say(event{Ev: "across", At: took})
+	}
+	l.lookAtRails()
+	return nil
+}
+
+// lookAtRails reports the rails that have been lost and carry parts again.
+func (l *line) lookAtRails() {
+	w := &l.railWatch
+	rails, all := l.p.Stats().Rails, true
+	for i := range rails {
+		s := &rails[i]
+		if i == 0 {
+			continue
+		}
+		if len(w.before) > i && s.Up && s.Lost == w.before[i].Lost && s.Parts > w.before[i].Parts {
+			if at := w.since[i].Swap(0); at != 0 {
+				l.say(event{Ev: "back", N: i, At: now() - time.Duration(at)})
+			}
+		}
+		all = all && s.Up && s.Parts > 0 && w.since[i].Load() == 0
+	}
+	w.before = rails
+	switch asked := w.settle.Load(); {
+	case w.told == asked:
+		w.late = now() + endLimit/2
+	case all:
+		w.told++
+		l.say(event{Ev: "settled"})
+	case now() > w.late:
+		w.late = now() + endLimit
+		l.say(event{Ev: "late", Text: fmt.Sprintf("%+v", rails)})
+	}
+}
+
+// cut shuts down the sockets of rails; the words are numbers of rails, each with the direction.
+func (k *rank) cut(words []string) {
+	for ; len(words) > 1; words = words[2:] {
+		rail, _ := strconv.Atoi(words[0])
+		how, _ := strconv.Atoi(words[1])
+		n := 0
+		list, _ := os.ReadDir("/proc/self/fd")
+		for _, f := range list {
+			fd, _ := strconv.Atoi(f.Name())
+			mine, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) // fd may be another file's soon
+			if err != nil {
+				continue
+			}
+			here, _ := unix.Getsockname(mine)
+			there, _ := unix.Getpeername(mine)
+			if there != nil && (ofRail(here, rail) || ofRail(there, rail)) && unix.Shutdown(mine, how) == nil {
+				n++ // a listener has no other end
+			}
+			_ = unix.Close(mine)
+		}
+		k.say(event{Ev: "count", Op: "sockets shut down", N: n})
+	}
+}
+
+// ofRail reports whether an address is of that rail.
+func ofRail(a unix.Sockaddr, rail int) bool {
+	in, is := a.(*unix.SockaddrInet4)
+	return is && in.Addr[0] == 127 && in.Addr[1] == railNet && int(in.Addr[3]) == rail
+}
