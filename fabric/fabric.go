@@ -229,6 +229,17 @@ type Direct interface {
 	Stored()
 }
 
+// Mapper is an optional interface of endpoints whose link maps memory of peers.
+type Mapper interface {
+	// Map returns n bytes of the peer's memory to which its key grants this access, for loads,
+	// stores and atomics until release is called, even if the region, the endpoint or the link
+	// is closed meanwhile: nobody else uses the memory then. It returns nil if the endpoint is
+	// not up, the key is not valid, or the memory is not mapped; later says that it will be when
+	// the peer's announcement has arrived. It neither waits for requests nor wakes the peer.
+	// Owner's; release may be called by any goroutine, once.
+	Map(need Access, rkey uint32, addr uint64, n int) (mem []byte, release func() error, later bool)
+}
+
 // Serving is implemented by links that can tell when Poll has executed requests of peers
 // (Caps.TargetProgress), which causes no completion. A loop that polls less often, or
 // sleeps, after polls without completions counts such a poll as a busy one: the peer that

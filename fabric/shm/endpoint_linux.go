@@ -84,7 +84,7 @@ func (l *link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	}
 	ep := &endpoint{
 		link: l, id: o.ID, depth: o.Depth,
-		mem:  peerMemory{segs: map[uint32][]byte{}, lacking: map[uint32]bool{}},
+		mem:  peerMemory{segs: map[uint32]*peerSegment{}, lacking: map[uint32]bool{}},
 		bell: doorbell{link: l, sock: -1}, sock: socket{fd: -1}, shake: handshake{listener: -1},
 	}
 	ep.cq.Reserve(o.Depth)

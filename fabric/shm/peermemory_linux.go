@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,9 +43,23 @@ func (x *xlate) current() bool { return x.gen == x.ent.gen.Load() }
 type peerMemory struct {
 	table   []tableEntry // the peer's, mapped read-only
 	cache   [cacheSize]xlate
-	segs    map[uint32][]byte // the peer's segments mapped here
-	lacking map[uint32]bool   // segments that arrived without a descriptor; true: requested again
-	askAt   int64             // Ticks before which no segment is requested
+	segs    map[uint32]*peerSegment // the peer's segments mapped here
+	lacking map[uint32]bool         // segments that arrived without a descriptor; true: requested again
+	askAt   int64                   // Ticks before which no segment is requested
+}
+
+// peerSegment is a segment of the peer, mapped here until all who hold it have released it.
+type peerSegment struct {
+	mem     []byte
+	holders atomic.Int32 // from 1: the endpoint
+}
+
+// release lets go of the segment.
+func (s *peerSegment) release() error {
+	if s.holders.Add(-1) > 0 {
+		return nil
+	}
+	return offheap.Free(s.mem, offheap.Regions)
 }
 
 // forget empties the cache.
@@ -89,11 +104,11 @@ func (m *peerMemory) place(x *xlate, off uint64) error {
 	if !ok {
 		return nil
 	}
-	size := uint64(len(seg))
+	size := uint64(len(seg.mem))
 	if off > size || x.size > size-off || (off^x.base)&7 != 0 {
 		return fmt.Errorf("%w: region of %d bytes at %d in a segment of %d", ErrCorrupt, x.size, off, size)
 	}
-	x.mem = fabric.Addr(seg) + off
+	x.mem = fabric.Addr(seg.mem) + off
 	return nil
 }
 
@@ -106,7 +121,7 @@ func (m *peerMemory) take(n *note, fds []int) error {
 		if have {
 			delete(m.segs, n.seg)
 			m.forget()
-			return offheap.Free(old, offheap.Regions)
+			return old.release()
 		}
 		return nil
 	case n.typ == msgSegment && len(fds) == 1 && !have && len(m.segs) < tableSlots:
@@ -116,7 +131,8 @@ func (m *peerMemory) take(n *note, fds []int) error {
 			return err
 		}
 		if err == nil {
-			m.segs[n.seg] = mem
+			m.segs[n.seg] = &peerSegment{mem: mem}
+			m.segs[n.seg].holders.Store(1)
 		} // otherwise no address space or too many mappings; see place
 		return nil
 	}
@@ -160,9 +176,9 @@ func (m *peerMemory) ask(seg uint32, sock int) bool {
 
 // release unmaps all segments.
 func (m *peerMemory) release() {
-	for id, mem := range m.segs {
+	for id, seg := range m.segs {
 		delete(m.segs, id)
-		_ = offheap.Free(mem, offheap.Regions)
+		_ = seg.release()
 	}
 	m.table = nil
 	m.forget()

@@ -1,0 +1,94 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+)
+
+// ErrNotMapped says that memory is not mapped into this process: see Peer.Map.
+var ErrNotMapped = errors.New("memory is not mapped into this process: use Put, Get and atomics")
+
+// mapStep is the time after which Map looks whether its context has ended.
+const mapStep = 10 * time.Millisecond
+
+// Mapping is memory of another rank of this host, mapped into this process. Its methods may
+// be called from any goroutine.
+type Mapping struct {
+	mem []byte
+
+	mu      sync.Mutex
+	release func() error // nil: closed
+}
+
+// Map returns memory of the peer for loads, stores and atomics of this process, without the
+// engine. It works where PlaceOf reports Maps, for memory of Alloc and Window of another rank
+// that gives peers all rights; otherwise it fails with ErrNotMapped. It reads a byte of the
+// memory first, which connects the ranks, and waits until the memory has been announced to
+// this process: as long as ctx, or Config.SetupTimeout if ctx has no deadline.
+//
+// The bytes have the atomicity and order of memory that processes share: use sync/atomic for
+// words that the other side waits for. A store has no order to operations that are in
+// flight, and does not wake a rank that sleeps until a word changes (AwaitUntil) or waits for
+// a signal. The memory stays mapped until Mapping.Close, also after the peer has closed its
+// region or has ended: stores are lost then, and the system cannot reuse the memory.
+func (p *Peer) Map(ctx context.Context, s Span) (*Mapping, error) {
+	const all = fabric.AccessRemoteRead | fabric.AccessRemoteWrite | fabric.AccessRemoteAtomic
+	fail := func(err error) (*Mapping, error) { return nil, &PeerError{Rank: p.rank, Op: "map", Err: err} }
+	addr, rkey, err := p.reach(s.at, uint64(max(s.n, 0)), all)
+	if s.n <= 0 && err == nil {
+		err = ErrBounds
+	}
+	if err == nil && (p.own || !PlaceOf(p).Maps) {
+		err = ErrNotMapped
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if d := p.eng.cfg.SetupTimeout; d > 0 {
+		if _, has := ctx.Deadline(); !has {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, d)
+			defer cancel()
+		}
+	}
+	if err := p.GetBytes(make([]byte, 1), s.at).Wait(ctx); err != nil {
+		return nil, err
+	}
+	m, later := &Mapping{}, true
+	for later && ctx.Err() == nil {
+		await(p.eng.prog, mapStep, func() bool {
+			if later = false; p.eng.closed.Load() {
+				err = ErrClosed
+			} else if mapper, ok := p.ep.(fabric.Mapper); ok {
+				m.mem, m.release, later = mapper.Map(all, rkey, addr, s.n)
+			}
+			return !later
+		})
+	}
+	switch {
+	case err != nil:
+		return fail(err)
+	case m.mem == nil:
+		return fail(errors.Join(ErrNotMapped, ctx.Err()))
+	}
+	return m, nil
+}
+
+// Bytes returns the memory. It must not be used after Close.
+func (m *Mapping) Bytes() []byte { return m.mem }
+
+// Close ends the use of the memory by this side. A second call has no effect.
+func (m *Mapping) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.release == nil {
+		return nil
+	}
+	release := m.release
+	m.release = nil
+	return release()
+}
