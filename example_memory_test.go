@@ -128,3 +128,29 @@ func ExampleRingStats() {
 		log.Printf("%d of %d bytes of rings in use, %d larger ones refused", r.Memory, r.Limit, r.Refused)
 	}
 }
+
+// Ranks of one host store to each other's window directly.
+func ExampleMapping() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	win, err := eng.Window(ctx, 4096)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for r := range eng.Size() {
+		p := eng.Peer(r)
+		if r == eng.Rank() || !rma.PlaceOf(p).Maps {
+			continue // win.Bytes(), or Put and Get
+		}
+		m, err := rma.Map(ctx, p, win.Span(r, 0, win.Len(r)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer m.Close()
+		m.Bytes()[eng.Rank()] = 1
+	}
+}

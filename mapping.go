@@ -9,7 +9,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// ErrNotMapped says that memory is not mapped into this process: see Peer.Map.
+// ErrNotMapped says that memory is not mapped into this process: see Map.
 var ErrNotMapped = errors.New("memory is not mapped into this process: use Put, Get and atomics")
 
 // mapStep is the time after which Map looks whether its context has ended.
@@ -35,7 +35,7 @@ type Mapping struct {
 // flight, and does not wake a rank that sleeps until a word changes (AwaitUntil) or waits for
 // a signal. The memory stays mapped until Mapping.Close, also after the peer has closed its
 // region or has ended: stores are lost then, and the system cannot reuse the memory.
-func (p *Peer) Map(ctx context.Context, s Span) (*Mapping, error) {
+func Map(ctx context.Context, p *Peer, s Span) (*Mapping, error) {
 	const all = fabric.AccessRemoteRead | fabric.AccessRemoteWrite | fabric.AccessRemoteAtomic
 	fail := func(err error) (*Mapping, error) { return nil, &PeerError{Rank: p.rank, Op: "map", Err: err} }
 	addr, rkey, err := p.reach(s.at, uint64(max(s.n, 0)), all)
@@ -63,8 +63,8 @@ func (p *Peer) Map(ctx context.Context, s Span) (*Mapping, error) {
 		await(p.eng.prog, mapStep, func() bool {
 			if later = false; p.eng.closed.Load() {
 				err = ErrClosed
-			} else if mapper, ok := p.ep.(fabric.Mapper); ok {
-				m.mem, m.release, later = mapper.Map(all, rkey, addr, s.n)
+			} else if mapper, ok := p.eng.links[p.link].(fabric.Mapper); ok && p.ep != nil {
+				m.mem, m.release, later = mapper.Map(p.ep, all, rkey, addr, s.n)
 			}
 			return !later
 		})

@@ -21,7 +21,7 @@ func TestMapping(t *testing.T) {
 	mem, err := es[1].Alloc(4096)
 	require.NoError(t, err)
 	p, k := es[0].Peer(1), mem.Key()
-	m, err := p.Map(ctx, k.At(64).Span(16))
+	m, err := Map(ctx, p, k.At(64).Span(16))
 	require.NoError(t, err)
 	require.Len(t, m.Bytes(), 16)
 	onesided.Store64(m.Bytes()[8:], 4711)
@@ -31,7 +31,7 @@ func TestMapping(t *testing.T) {
 
 	require.NoError(t, mem.Close())
 	testutil.Eventually(t, testutil.Limit, func() bool {
-		_, err := p.Map(ctx, k.At(64).Span(16))
+		_, err := Map(ctx, p, k.At(64).Span(16))
 		return errors.Is(err, ErrRemoteAccess)
 	}, "the peer has withdrawn the region")
 	require.NoError(t, es[0].Close())
@@ -39,7 +39,7 @@ func TestMapping(t *testing.T) {
 	require.EqualValues(t, 4711, onesided.Load64(m.Bytes()[8:]))
 	require.NoError(t, m.Close())
 	require.NoError(t, m.Close())
-	_, err = p.Map(ctx, k.At(0).Span(8))
+	_, err = Map(ctx, p, k.At(0).Span(8))
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -61,17 +61,17 @@ func TestMappingRefusals(t *testing.T) {
 			ErrNotMapped:    private.Key().At(0).Span(8),
 			ErrBadKey:       Key{}.At(0).Span(8),
 		} {
-			_, err := p.Map(ctx, s)
+			_, err := Map(ctx, p, s)
 			var pe *PeerError
 			require.ErrorIs(t, err, want)
 			require.ErrorAs(t, err, &pe)
 			require.Equal(t, 1, pe.Rank)
 		}
 		for _, n := range []int{0, -1} {
-			_, err = p.Map(ctx, k.At(0).Span(n))
+			_, err = Map(ctx, p, k.At(0).Span(n))
 			require.ErrorIs(t, err, ErrBounds)
 		}
-		m, err := p.Map(ctx, k.At(0).Span(8))
+		m, err := Map(ctx, p, k.At(0).Span(8))
 		if PlaceOf(p).Maps {
 			require.NoError(t, err)
 			require.NoError(t, m.Close())
@@ -80,7 +80,7 @@ func TestMappingRefusals(t *testing.T) {
 		}
 		own, err := es[0].Alloc(64)
 		require.NoError(t, err)
-		_, err = es[0].Peer(0).Map(ctx, own.Key().At(0).Span(8))
+		_, err = Map(ctx, es[0].Peer(0), own.Key().At(0).Span(8))
 		require.ErrorIs(t, err, ErrNotMapped, "one's own memory is there anyway")
 	})
 }
@@ -100,7 +100,7 @@ func TestMappingsEnd(t *testing.T) {
 				return err
 			}
 			k := mem.Key()
-			m, err := e.Peer(1).Map(ctx, k.Slice(0, 4096))
+			m, err := Map(ctx, e.Peer(1), k.Slice(0, 4096))
 			if err != nil {
 				return fmt.Errorf("mapping %d: %w", i, err)
 			}

@@ -229,15 +229,15 @@ type Direct interface {
 	Stored()
 }
 
-// Mapper is an optional interface of endpoints whose link maps memory of peers.
+// Mapper is an optional interface of links that map memory of peers.
 type Mapper interface {
-	// Map returns n bytes of the peer's memory to which its key grants this access, for loads,
+	// Map returns n bytes of the memory of ep's peer to which its key grants this access, for loads,
 	// stores and atomics until release is called, even if the region, the endpoint or the link
 	// is closed meanwhile: nobody else uses the memory then. It returns nil if the endpoint is
 	// not up, the key is not valid, or the memory is not mapped; later says that it will be when
 	// the peer's announcement has arrived. It neither waits for requests nor wakes the peer.
 	// Owner's; release may be called by any goroutine, once.
-	Map(need Access, rkey uint32, addr uint64, n int) (mem []byte, release func() error, later bool)
+	Map(ep Endpoint, need Access, rkey uint32, addr uint64, n int) (mem []byte, release func() error, later bool)
 }
 
 // Serving is implemented by links that can tell when Poll has executed requests of peers

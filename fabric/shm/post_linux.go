@@ -10,10 +10,7 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-var (
-	_ fabric.Direct = (*endpoint)(nil)
-	_ fabric.Mapper = (*endpoint)(nil)
-)
+var _ fabric.Direct = (*endpoint)(nil)
 
 // outcome is the result of an attempt to execute a request.
 type outcome uint8
@@ -197,20 +194,6 @@ func (ep *endpoint) Stored() {
 		ep.bell.fence()
 		ep.bell.wake()
 	}
-}
-
-// Map implements fabric.Mapper.
-func (ep *endpoint) Map(need fabric.Access, rkey uint32, addr uint64, n int) (mem []byte, release func() error, later bool) {
-	if ep.state.Load() != stateUp || n <= 0 {
-		return nil, nil, false
-	}
-	x := ep.lookup(rkey, addr, uint64(n), need)
-	if x == nil || x.mem == 0 {
-		return nil, nil, x != nil && x.seg != 0 && ep.isUp()
-	}
-	seg := ep.mem.segs[x.seg]
-	seg.holders.Add(1)
-	return fabric.BytesAt(x.mem+(addr-x.base), n), seg.release, false
 }
 
 // execute executes wr now if its memory is mapped. fenced: a full fence follows its stores.

@@ -231,3 +231,18 @@ func (l *link) tellAgain(ep *endpoint, seg uint32) {
 		ep.announce(note{typ: msgSegment, seg: s.id, size: s.size, fd: s.fd})
 	}
 }
+
+// Map implements fabric.Mapper.
+func (l *link) Map(e fabric.Endpoint, need fabric.Access, rkey uint32, addr uint64, n int) (mem []byte, release func() error, later bool) {
+	ep, ok := e.(*endpoint)
+	if !ok || ep.link != l || !ep.isUp() || n <= 0 {
+		return nil, nil, false
+	}
+	x := ep.lookup(rkey, addr, uint64(n), need)
+	if x == nil || x.mem == 0 {
+		return nil, nil, x != nil && x.seg != 0 && ep.isUp()
+	}
+	seg := ep.mem.segs[x.seg]
+	seg.holders.Add(1)
+	return fabric.BytesAt(x.mem+(addr-x.base), n), seg.release, false
+}
