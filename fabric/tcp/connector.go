@@ -64,7 +64,7 @@ const minRedial, maxRedial = time.Millisecond, 100 * time.Millisecond
 // Times in which a host must answer the first packet, in the first attempt and at most. The
 // system repeats the packet after 1 s, 3 s, 7 s and so on; a new attempt comes sooner than its
 // later ones, and finds another way if there is one.
-const minKnock, maxKnock = time.Second, 8 * time.Second
+const minConnect, maxConnect = time.Second, 8 * time.Second
 
 // dial connects to the peer, at the first of its hosts that answers as the peer, and makes
 // the lanes that both sides agree on. A connection that is refused or lost meanwhile is
@@ -72,8 +72,8 @@ const minKnock, maxKnock = time.Second, 8 * time.Second
 // if nothing has listened there for PeerTimeout.
 func (co *connector) dial(ctx context.Context, a *address) ([]agreed, uint32, error) {
 	var answered time.Time // when something listened last
-	for pause, knock := minRedial, minKnock; ; pause, knock = min(2*pause, maxRedial), min(2*knock, maxKnock) {
-		conns, reads, err := co.dialHosts(ctx, a, knock)
+	for pause, attempt := minRedial, minConnect; ; pause, attempt = min(2*pause, maxRedial), min(2*attempt, maxConnect) {
+		conns, reads, err := co.dialHosts(ctx, a, attempt)
 		lost := anyOf(err, io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.ECONNABORTED, unix.EPIPE, os.ErrDeadlineExceeded, context.DeadlineExceeded)
 		if err == nil || !lost && !errors.Is(err, unix.ECONNREFUSED) {
 			return conns, reads, err
@@ -96,9 +96,9 @@ func anyOf(err error, these ...error) bool {
 	return slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) })
 }
 
-// dialHosts tries each host once. knock bounds the time in which it must accept a connection,
+// dialHosts tries each host once. attempt bounds the time in which it must accept a connection,
 // not that of the handshake: one that the peer has completed must not be begun again.
-func (co *connector) dialHosts(ctx context.Context, a *address, knock time.Duration) ([]agreed, uint32, error) {
+func (co *connector) dialHosts(ctx context.Context, a *address, attempt time.Duration) ([]agreed, uint32, error) {
 	var errs []error
 	for i, host := range a.hosts {
 		// A host that drops packets must not use up the time of the hosts after it.
@@ -107,11 +107,11 @@ func (co *connector) dialHosts(ctx context.Context, a *address, knock time.Durat
 			hctx, cancel = context.WithTimeout(ctx, time.Until(dl)/time.Duration(len(a.hosts)-i))
 		}
 		to := netip.AddrPortFrom(host, a.port)
-		c, ans, err := co.dialOne(hctx, to, a, hello{}, knock)
+		c, ans, err := co.dialOne(hctx, to, a, hello{}, attempt)
 		cancel()
 		if err == nil {
 			var lanes []agreed
-			if lanes, err = co.dialLanes(ctx, to, a, ans, knock); err == nil {
+			if lanes, err = co.dialLanes(ctx, to, a, ans, attempt); err == nil {
 				return append([]agreed{c}, lanes...), ans.reads, nil
 			}
 			_ = c.conn.Close()
@@ -128,8 +128,8 @@ func (co *connector) dialHosts(ctx context.Context, a *address, knock time.Durat
 }
 
 // dialOne makes one connection: the lane in mine, by default the first connection.
-func (co *connector) dialOne(ctx context.Context, to netip.AddrPort, a *address, mine hello, knock time.Duration) (agreed, answer, error) {
-	d := net.Dialer{Timeout: knock}
+func (co *connector) dialOne(ctx context.Context, to netip.AddrPort, a *address, mine hello, attempt time.Duration) (agreed, answer, error) {
+	d := net.Dialer{Timeout: attempt}
 	d.SetMultipathTCP(false)
 	d.KeepAlive = -1 // takeSocket sets it
 	c, err := d.DialContext(ctx, "tcp", to.String())
@@ -208,10 +208,10 @@ func (co *connector) propose(c net.Conn) (lanes uint8, crypt Crypt) {
 
 // dialLanes makes the lanes that the peer agreed to, one after the other. The peer has
 // answered, so each takes a few round trips.
-func (co *connector) dialLanes(ctx context.Context, to netip.AddrPort, a *address, first answer, knock time.Duration) ([]agreed, error) {
+func (co *connector) dialLanes(ctx context.Context, to netip.AddrPort, a *address, first answer, attempt time.Duration) ([]agreed, error) {
 	var lanes []agreed
 	for i := uint8(1); i <= first.lanes; i++ {
-		c, ans, err := co.dialOne(ctx, to, a, hello{lane: i, lanes: first.lanes, crypt: first.crypt}, knock)
+		c, ans, err := co.dialOne(ctx, to, a, hello{lane: i, lanes: first.lanes, crypt: first.crypt}, attempt)
 		if err == nil && ans.crypt != first.crypt {
 			_ = c.conn.Close()
 			err = errNotPeer

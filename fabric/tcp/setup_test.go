@@ -195,7 +195,7 @@ func TestDialNobody(t *testing.T) {
 
 // A host that answers no packet is tried again, long before the system gives up, and the hosts
 // after it have their turn.
-func TestConnectKnocksAgain(t *testing.T) {
+func TestConnectAttemptsAgain(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
@@ -214,7 +214,7 @@ func TestConnectKnocksAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(testutil.Context(t, testutil.Limit))
 	errs := make(chan error, 1)
 	go func() { errs <- h.ep.Connect(ctx, peer.append(nil)) }()
-	knocks := map[string]bool{}
+	attempts := map[string]bool{}
 	testutil.Eventually(t, testutil.Limit, func() bool {
 		require.Empty(t, errs, "Connect goes on")
 		list, err := os.ReadFile("/proc/net/tcp")
@@ -222,11 +222,11 @@ func TestConnectKnocksAgain(t *testing.T) {
 		for line := range strings.Lines(string(list)) {
 			const synSent = "02"
 			if f := strings.Fields(line); len(f) > 3 && f[3] == synSent && f[2] == fmt.Sprintf("090000%02X:%04X", 127, to.Port()) {
-				knocks[f[1]] = true
+				attempts[f[1]] = true
 			}
 		}
-		return len(knocks) > 2
-	}, "it knocks again, from other ports")
+		return len(attempts) > 2
+	}, "it tries again, from other ports")
 	cancel()
 	require.ErrorIs(t, <-errs, context.Canceled)
 }
