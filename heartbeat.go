@@ -162,7 +162,7 @@ func (t *proto) round(passed time.Duration) (hung []*Peer) {
 			hungUp(p, fmt.Errorf("%w for %v", ErrPeerHung, p.pulse.silent.Round(time.Millisecond)))
 			hung = append(hung, p)
 		case keeps(p, passed):
-			hungUp(p, fmt.Errorf("%w in giving back the memory of a withdrawn receive", ErrPeerHung))
+			hungUp(p, fmt.Errorf("%w in giving back the memory of a withdrawn receive, or in its part of a message", ErrPeerHung))
 			hung = append(hung, p)
 		}
 	}
@@ -176,8 +176,9 @@ func hungUp(p *Peer, why error) {
 }
 
 // keeps reports whether p makes progress, but has kept the memory of a withdrawn receive for
-// HangTimeout: p may write there until it answers that it has written or will not write. While
-// p is silent, no time passes here: it may be found to hang.
+// HangTimeout: p may write there until it answers that it has written or will not write. The same
+// holds for a message that both ends copy if p does not do its part. While p is silent, no time
+// passes here: it may be found to hang.
 func keeps(p *Peer, passed time.Duration) bool {
 	ch := p.msg.Channel()
 	silent := p.pulse.looking && p.pulse.notified

@@ -172,11 +172,17 @@ func (a *app) Destination(h Handle) (k fabric.RemoteKey, ok bool) {
 }
 
 // Source returns the memory of transfers of one piece.
-func (a *app) Source(token uint64) (s fabric.SGE, ok bool) {
+func (a *app) Source(token uint64) (s fabric.SGE, rkey uint32, ok bool) {
 	b := a.sent[token]
 	if b == nil || len(b.src) != 1 {
-		return s, false
+		return s, 0, false
 	}
 	p := b.src[0]
-	return fabric.NewSGE(a.src.cell(p.cell)[p.off:][:p.n], a.src.reg.LKey()), true
+	return fabric.NewSGE(a.src.cell(p.cell)[p.off:][:p.n], a.src.reg.LKey()), a.src.reg.Key().RKey, true
+}
+
+// Into returns the memory of adverts.
+func (a *app) Into(token uint64, n uint32) (s fabric.SGE, ok bool) {
+	p := a.offers[token].at
+	return fabric.NewSGE(a.dst.cell(p.cell)[p.off:][:n], a.dst.reg.LKey()), true
 }

@@ -63,9 +63,9 @@ func (c *Channel) Connect(s Setup) error {
 	c.source.connect(min(int(s.Transfers), c.opt.Transfers), adverts)
 	c.sink.connect(adverts)
 	// Answers that can wait at once: ready, ack and FIN for each incoming transfer, the end of
-	// each outgoing one that this side carries, an answer to each advert of the peer, a
-	// revocation of each advert of this side.
-	c.answers = fifo.NewRing[answer](4*c.opt.Transfers + 2*adverts)
+	// each outgoing one that this side has carried, an answer to each advert of the peer, a
+	// revocation and the end of each advert of this side.
+	c.answers = fifo.NewRing[answer](4*c.opt.Transfers + 3*adverts)
 	c.turns = fifo.NewRing[uint16](c.opt.Transfers + adverts)
 	c.live = true
 	return nil
@@ -118,6 +118,11 @@ func (c *Channel) Stats() Stats {
 	s := c.stats
 	s.Outgoing, s.Incoming = c.transfers, c.fetching
 	s.Advertised, s.Writing = len(c.mine)-len(c.mineFree), len(c.jobs)-len(c.jobsFree)
+	for _, sh := range c.shares.all {
+		if sh.busy && sh.use == shareWrite {
+			s.Writing++
+		}
+	}
 	s.Memory = c.ring.Stats().Memory + len(c.stage.mem)
 	return s
 }
@@ -127,7 +132,7 @@ func (c *Channel) Stats() Stats {
 //
 // Hot path.
 func (c *Channel) Idle() bool {
-	return c.source.idle() && c.sink.idle() && c.answers.Len() == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0
+	return c.source.idle() && c.sink.idle() && c.answers.Len() == 0 && c.shares.n == 0 && c.first == c.staged && c.reads == 0 && c.writes == 0
 }
 
 // Progress processes the peer's control messages, posts requests and answers, and returns
@@ -136,11 +141,11 @@ func (c *Channel) Idle() bool {
 //
 // Hot path.
 func (c *Channel) Progress() (did bool, err error) {
-	if c.live && len(c.offers) > 0 {
-		c.fetchOffered()
+	if c.live && c.shares.n > 0 {
+		did = c.share()
 	}
 	if c.live && (c.busy() || c.ring.Waiting()) {
-		did = c.receive()
+		did = c.receive() || did
 		did = c.post() || did
 		did = c.flushAnswers() || did
 		did = c.stream() || did
@@ -165,7 +170,7 @@ func (c *Channel) Urgent() bool { return c.live && (c.claims.direct == nil || c.
 //
 // Hot path.
 func (c *Channel) busy() bool {
-	return c.first != c.staged || c.turns.Len() != 0 || c.answers.Len() != 0 || c.streams.Len() != 0
+	return c.shares.n != 0 || c.first != c.staged || c.turns.Len() != 0 || c.answers.Len() != 0 || c.streams.Len() != 0
 }
 
 // Flush posts announcements, writes and answers since the last Progress, which otherwise

@@ -30,8 +30,12 @@ func (c *carrier) Destination(Handle) (fabric.RemoteKey, bool) {
 	return k, true
 }
 
-func (c *carrier) Source(uint64) (fabric.SGE, bool) {
-	return fabric.NewSGE(c.mem.mem[:c.size], c.mem.reg.LKey()), true
+func (c *carrier) Source(uint64) (fabric.SGE, uint32, bool) {
+	return fabric.NewSGE(c.mem.mem[:c.size], c.mem.reg.LKey()), c.mem.reg.Key().RKey, true
+}
+
+func (c *carrier) Into(_ uint64, n uint32) (fabric.SGE, bool) {
+	return fabric.NewSGE(c.mem.mem[:n], c.mem.reg.LKey()), true
 }
 
 // transfer is a message of a that b has matched and offered, and not begun to fetch.
@@ -59,7 +63,7 @@ func offered(t *testing.T, open opener, size int) transfer {
 	}, "the announcement")
 	require.NoError(t, x.b.ch.Flush())
 	require.Zero(t, x.b.ch.Stats().Reads)
-	require.Len(t, x.b.ch.offers, 1)
+	require.NotNil(t, x.b.ch.shares.of(shareIncoming, 0))
 	return x
 }
 
@@ -98,7 +102,8 @@ func TestEitherEndCarries(t *testing.T) {
 			x.a.until(t, "the sender's end of the transfer", func() bool { return len(x.ha.sent) > 0 })
 			require.NoError(t, x.ha.sent[0])
 			require.Zero(t, x.a.ch.Stats().Writes)
-			require.EqualValues(t, 1, x.b.ch.Stats().Reads)
+			require.EqualValues(t, 1, x.b.ch.Stats().Slices)
+			require.Zero(t, x.a.ch.Stats().Slices)
 			x.idle(t)
 		})
 	}
@@ -121,8 +126,7 @@ func TestClaimedDestinationAfterFailure(t *testing.T) {
 			t.Parallel()
 			x := offered(t, simLinks(sim.Options{Caps: caps("ibv", mapped)}), 64<<10)
 			if claimed {
-				in := &x.b.ch.in[0]
-				claimWord(x.b.ch.claims.mem, int(in.claim)).Store(claimSource | uint64(in.id))
+				claimWord(x.b.ch.claims.mem, int(x.b.ch.shares.of(shareIncoming, 0).number)).Add(1 << backShift)
 			}
 			x.b.ch.Fail(ErrClosed)
 			require.Equal(t, !claimed, len(x.hb.received) > 0)
@@ -144,7 +148,7 @@ func TestHostileClaims(t *testing.T) {
 		"placed without a claim": {func(t *testing.T, x *transfer) *side {
 			x.a.inject(t, KindPlaced, x.b.ch.in[0].id, 0, nil)
 			return x.b
-		}, ErrUnknownID}, // the victim has claimed it before it sees the message
+		}, ErrClaim},
 		"placed after the fetch": {func(t *testing.T, x *transfer) *side {
 			x.b.until(t, "the message", func() bool { return len(x.hb.received) > 0 })
 			x.a.inject(t, KindPlaced, x.b.ch.in[0].id, 0, nil)
@@ -155,14 +159,12 @@ func TestHostileClaims(t *testing.T) {
 			return x.a
 		}, ErrSize},
 		"fin of a claimed transfer": {func(t *testing.T, x *transfer) *side {
-			require.NoError(t, x.a.turn()) // claims
-			if !x.a.ch.out[0].carried {
-				require.NoError(t, x.a.turn())
-			}
-			require.True(t, x.a.ch.out[0].carried)
+			x.a.until(t, "the CTS", func() bool { return x.a.ch.shares.n > 0 })
+			sh := x.a.ch.shares.of(shareOutgoing, 0)
+			sh.claimed, sh.state = 1, slicePosted // the link takes its time
 			x.b.inject(t, KindFIN, x.b.ch.in[0].id, 0, nil)
 			return x.a
-		}, ErrUnknownID},
+		}, ErrClaim},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

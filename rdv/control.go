@@ -91,6 +91,8 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 		return c.onFIN(id, arg, payload)
 	case KindCTS:
 		return c.onCTS(id, payload)
+	case KindShare:
+		return c.onShare(id, arg, payload)
 	}
 	if len(payload) != 0 {
 		return &ProtocolError{k, id, ErrMessage, uint64(len(payload)), 0}
@@ -106,6 +108,8 @@ func (c *Channel) dispatch(h eager.Head, payload []byte) error {
 		return c.onRevoke(id)
 	case KindPlaced:
 		return c.onPlaced(id)
+	case KindFilled:
+		return c.onFilled(id)
 	}
 	return &ProtocolError{k, id, ErrMessage, uint64(k), uint64(numKinds)}
 }

@@ -27,6 +27,7 @@ type core struct {
 	payload  []byte             // scratch for payloads to send
 	note     [maxBatch / 8]byte // scratch for payloads of answers
 	claims   claims
+	shares   shares
 	answers  fifo.Ring[answer] // wait for room in the ring
 	turns    fifo.Ring[uint16] // transfers with requests to post: slots of sink.in, or of source.jobs with turnWrite
 	requests                   // for data
@@ -46,7 +47,8 @@ type Stats struct {
 	Offers, Chunks             uint64 // unregistered messages, and chunks of them, announced
 	NoStaging                  uint64 // times that a chunk had to wait for room in the staging memory
 	Written                    uint64 // adverts of the peer that were written
-	Carried, Placed            uint64 // announced messages that this side, and the peer, wrote instead of the receiver reading them
+	Carried, Placed            uint64 // announced messages of which this side, and the peer, wrote the last slice
+	Slices                     uint64 // of shared messages in either direction, copied by this side
 	Outgoing, Incoming         int    // transfers outstanding
 	Advertised, Writing        int    // adverts of this side and writes outstanding
 	Memory                     int    // bytes of ring and staging
@@ -90,9 +92,10 @@ type requests struct {
 	writes        int // in flight
 }
 
-// WR IDs of data requests: tag 16, unused 15, write 1, slot 16, end 1, upto 15.
+// WR IDs of data requests: tag 16, unused 14, share 1, write 1, slot 16, end 1, upto 15.
 const (
 	idWrite     = 1 << 32
+	idShare     = 1 << 33 // slot is an index of shares; nothing else is set
 	idSlotShift = 16
 	idSlotMask  = 1<<16 - 1
 	idEnd       = 1 << 15 // reads: end of a chunk; writes: end of all
@@ -112,9 +115,10 @@ func newCore(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (core, 
 	if err != nil {
 		return core{}, err
 	}
+	lim := scatter.LimitsOf(caps, uint64(o.Chunk))
 	return core{
-		ring: ring, h: h, ep: ep, link: link, opt: o, claims: newClaims(link, ep, h, o.Carry),
-		lim: scatter.LimitsOf(caps, uint64(o.Chunk)),
+		shares: shares{most: lim.MaxMessage}, ring: ring, h: h, ep: ep, link: link, opt: o, claims: newClaims(link, ep, h, o.Carry),
+		lim: lim,
 	}, nil
 }
 

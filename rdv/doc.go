@@ -21,19 +21,25 @@
 // A batch whose messages find their destinations in order is fetched in that order, before
 // the whole batch is matched. The FIN contains the messages that the receiver refused.
 //
-// # Transfers that either end carries out
+// # Transfers that both ends carry out
 //
 // Where peers map each other's memory, a read by the receiver and a write by the sender are
 // the same copy, made by the processor of one or the other. The receiver offers a transfer of
-// one large message: it sends the destination and the address of a claim word.
-// Whoever changes that word first carries the transfer out: the sender when it sees the offer,
-// the receiver in the Progress after the one that made it. So a receive that is posted before
-// a computation is filled by a sender that waits, and a receiver that waits does not need the
-// sender.
+// one large message: it sends the destination and the address of a claim word. Both ends then
+// claim slices of the message in that word, the receiver from the front, the sender from the
+// back, and copy them: both at once if both wait, or all of them by the end that waits while the
+// other one computes. Whoever copies the last slice ends the transfer. A message of less than 256
+// KiB is one slice.
 //
 //	S  Send ── RTS: descriptor ──────────────► R  Match, Accept: one destination
 //	S  ◄───────── CTS: destination, word ─────
-//	S  claims, writes, ── placed ────────────► R  Received; or R claims and reads as above
+//	S  writes slices ═══════════► ◄═══════════ R  reads slices
+//	S  ── placed, or ◄── FIN ─────────────────    from the end that copied the last one
+//
+// An end claims its first slice in the Progress after the one in which it heard of the transfer: the
+// call that posts a receive or a message, which makes one round, copies none. A destination of 256
+// KiB or more is advertised with a claim word as well. A sender that has such a message for it sends its
+// source (SHARE), and the transfer goes on in the same way, up to a done or FILLED.
 //
 // # Advertised destinations
 //
@@ -118,7 +124,9 @@
 //	run.go      sink: which of their messages are fetched next
 //	advert.go   sink: destinations of this side
 //	sink.go     sink: its slots, ends of messages
-//	claim.go    the words by which two ends agree which of them carries a transfer out
+//	slices.go   slices of a message, and how the two ends claim them
+//	claim.go    the claim words, and Carrier
+//	share.go    transfers that both ends carry out; copy.go  copying their slices
 //	core.go     state shared by source and sink
 //	handler.go  Handler and Matcher: the layer above
 //	growth.go   sizes of chunks

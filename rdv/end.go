@@ -19,6 +19,7 @@ func (c *Channel) sweep() {
 	c.dropStaged()
 	c.sweepIncoming()
 	c.sweepJobs()
+	c.sweepShares()
 	c.sweepOutgoing()
 	if c.severed {
 		c.sweepAdverts()
@@ -41,7 +42,7 @@ func (c *Channel) drain() {
 			return
 		}
 		switch Kind(h.Kind) {
-		case KindFIN, KindDone, KindDecline, KindRTS, KindOffer, KindPlaced:
+		case KindFIN, KindDone, KindDecline, KindRTS, KindOffer, KindPlaced, KindFilled:
 			if c.dispatch(h, c.messages[:h.Len]) != nil {
 				return
 			}
@@ -80,6 +81,9 @@ func (c *Channel) Close() error {
 		}
 		for i := range c.jobs {
 			c.jobs[i].inflight = 0
+		}
+		for _, sh := range c.shares.all {
+			sh.state = sliceOver
 		}
 		c.Sever(ErrClosed)
 	}

@@ -14,6 +14,10 @@ var (
 	ErrTooMany   = errors.New("more outstanding than agreed")
 	ErrSize      = errors.New("size does not match the announcement")
 
+	// ErrClaim means that the peer has changed a claim word, or ended a shared transfer,
+	// against the rules. It comes inside a *ProtocolError.
+	ErrClaim = errors.New("claim word changed against the rules")
+
 	// ErrRefused ends a transfer of which the receiver refused messages, see
 	// Channel.Refused.
 	ErrRefused = errors.New("refused by the receiver")

@@ -220,7 +220,7 @@ func TestHostileControl(t *testing.T) {
 }
 
 func anAdvert(n uint64) []byte {
-	return appendAdvert(nil, Want{Pos: 1}, fabric.RemoteKey{Addr: 0x1000, Len: n, RKey: 1})
+	return appendAdvert(nil, Want{Pos: 1}, fabric.RemoteKey{Addr: 0x1000, Len: n, RKey: 1}, claimRef{})
 }
 func aCTS(n uint64) []byte {
 	return appendCTS(nil, fabric.RemoteKey{Addr: 0x1000, Len: n, RKey: 1}, claimRef{0x2000, 2})

@@ -77,11 +77,15 @@ func (s *sink) onChunk(id ID, payload []byte) error {
 
 // onPlaced ends a transfer that the peer has written.
 func (s *sink) onPlaced(id ID) error {
-	t := s.active(id)
-	if t == nil || !t.offered || !s.claims.taken(t.claim, id) {
+	t, sh := s.active(id), s.shares.of(shareIncoming, id.slot())
+	switch {
+	case t == nil || sh == nil:
 		return &ProtocolError{KindPlaced, id, ErrUnknownID, uint64(id), uint64(len(s.in))}
+	case !s.claims.placed(sh):
+		return &ProtocolError{KindPlaced, id, ErrClaim, uint64(sh.copied), uint64(sh.n)}
 	}
-	s.endOffer(t)
+	s.shares.give(sh)
+	s.claims.drop(sh.number)
 	s.stats.Transfers++
 	s.stats.Placed++
 	t.upto = t.runEnd

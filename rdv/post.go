@@ -72,6 +72,10 @@ func (c *Channel) dropStaged() {
 // retire records that a request is no longer in flight.
 func (c *Channel) retire(id uint64) {
 	slot := id >> idSlotShift & idSlotMask
+	if id&idShare != 0 {
+		c.shares.all[slot].state = sliceCopied
+		return
+	}
 	if id&idWrite != 0 {
 		c.jobs[slot].inflight--
 		c.writes--
@@ -91,6 +95,7 @@ func (c *Channel) onData(cpl *fabric.Completion) {
 		c.fail(cpl.Err())
 	case !c.live:
 		// After a failure a completion only frees the pieces; sweep ends the rest.
+	case cpl.ID&idShare != 0: // the next Progress counts it
 	case cpl.ID&idWrite != 0:
 		c.onWritten(cpl.ID)
 	default:

@@ -73,26 +73,20 @@ func pairOn(tb testing.TB, la, lb fabric.Link, ha, hb Handler, oa, ob Options) (
 	return a, b
 }
 
-// words is an endpoint that executes compare-and-swap at once, on memory of the peer, which is
-// in this process.
+// words is an endpoint that reaches memory of the peer, which is in this process.
 type words struct{ fabric.Endpoint }
 
-func (w *words) Do(wr *fabric.WR) bool {
-	if wr.Op != fabric.OpCompareSwap || w.Err() != nil {
-		return false
+func (*words) Do(*fabric.WR) bool { return false }
+
+func (w *words) Reach(_ fabric.Access, _ uint32, addr uint64, n int) []byte {
+	if w.Err() != nil {
+		return nil
 	}
-	there, here := fabric.BytesAt(wr.RemoteAddr, 8), fabric.BytesAt(wr.Local[0].Addr, 8)
-	was := claimWord(there, 0).Load()
-	if was == wr.Compare {
-		claimWord(there, 0).Store(wr.Operand) // both sides belong to one goroutine
-	}
-	claimWord(here, 0).Store(was)
-	return true
+	return fabric.BytesAt(addr, n)
 }
 
-func (*words) Reach(fabric.Access, uint32, uint64, int) []byte { return nil }
-func (*words) Local(fabric.Access, fabric.SGE) []byte          { return nil }
-func (*words) Stored()                                         {}
+func (*words) Local(fabric.Access, fabric.SGE) []byte { return nil }
+func (*words) Stored()                                {}
 
 // hangUp closes endpoints, drains completions, closes channels.
 func hangUp(tb testing.TB, a, b *side) {

@@ -164,18 +164,3 @@ func (s *sink) onRead(id uint64) {
 	s.endRun(t, int(id&idUptoMask))
 	s.advance(t)
 }
-
-// fetchOffered fetches the transfers that were offered in an earlier round and that their senders
-// have not begun to write.
-//
-// Hot path.
-func (s *sink) fetchOffered() {
-	for _, slot := range s.offers {
-		t := &s.in[slot]
-		if t.offered && s.claims.take(t.claim, t.id) {
-			s.endOffer(t)
-			s.queueTurn(t)
-		}
-	}
-	s.offers = s.offers[:0]
-}

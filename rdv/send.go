@@ -60,10 +60,13 @@ func (s *source) sendUnregistered(form scatter.Form, pos uint64, src []byte, by 
 // onFIN ends an outgoing transfer.
 func (s *source) onFIN(id ID, status uint32, payload []byte) error {
 	o := s.findOutgoing(id)
-	s.waited = status == statusWaited
+	sh := s.shares.of(shareOutgoing, id.slot())
+	s.waited = status == statusWaited || sh != nil // then it is not the time of the link alone
 	switch {
-	case o == nil || o.carried:
+	case o == nil:
 		return &ProtocolError{KindFIN, id, ErrUnknownID, uint64(id), uint64(len(s.out))}
+	case sh != nil && sh.owned():
+		return &ProtocolError{KindFIN, id, ErrClaim, uint64(sh.copied), uint64(sh.claimed)}
 	case status >= numStatus:
 		return &ProtocolError{KindFIN, id, ErrMessage, uint64(status), uint64(numStatus)}
 	case status != statusRefused && o.by != byReference && !s.pipes[id.slot()].announced():
@@ -97,6 +100,7 @@ func (s *source) endOutgoing(slot int, err error) {
 	if o.by != byReference {
 		s.endPipe(&s.pipes[slot])
 	}
+	s.shares.give(s.shares.of(shareOutgoing, slot))
 	o.busy = false
 	s.outFree = append(s.outFree, uint16(slot))
 	s.end(int(o.n))
@@ -107,7 +111,7 @@ func (s *source) endOutgoing(slot int, err error) {
 // copied messages it never accesses the source.
 func (s *source) sweepOutgoing() {
 	for i := range s.out {
-		if o := &s.out[i]; o.busy && !o.carried && (s.severed || o.by == Copy) {
+		if o := &s.out[i]; o.busy && !s.shares.of(shareOutgoing, i).inFlight() && (s.severed || o.by == Copy) {
 			s.endOutgoing(i, s.err)
 		}
 	}

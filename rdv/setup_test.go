@@ -27,7 +27,7 @@ func TestSetupGolden(t *testing.T) {
 	s := goodSetup()
 	b := s.Append(nil)
 	require.Len(t, b, SetupSize)
-	require.Equal(t, []byte{6, 0, 2, 1, 3, 2, 4, 1, 5, 2, 6, 0}, b[:12])
+	require.Equal(t, []byte{7, 0, 2, 1, 3, 2, 4, 1, 5, 2, 6, 0}, b[:12])
 	require.Equal(t, s.Ring.Append(nil), b[12:])
 	got, rest, err := ParseSetup(append(b, 9))
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestSizes(t *testing.T) {
 	}
 	require.Equal(t, uintptr(16), unsafe.Sizeof(outgoing{}))
 	require.Equal(t, uintptr(16), unsafe.Sizeof(myAdvert{}))
-	require.Equal(t, uintptr(48), unsafe.Sizeof(theirAdvert{}))
+	require.Equal(t, uintptr(64), unsafe.Sizeof(theirAdvert{}))
 	require.Equal(t, uintptr(24), unsafe.Sizeof(message{}))
 	require.Equal(t, uintptr(280), unsafe.Sizeof(incoming{}))
 	require.Equal(t, uintptr(152), unsafe.Sizeof(writeJob{}))

@@ -16,7 +16,6 @@ type sink struct {
 	announced int        // messages of these
 	hold      bool       // Accept and Refuse collect their changes
 	changed   []uint16   // slots that they have changed
-	offers    []uint16   // slots offered to the peer since the last round
 
 	mine     []myAdvert // destinations advertised by this side
 	mineFree []uint16
@@ -56,7 +55,6 @@ type incoming struct {
 	tag      uint32
 	status   uint32 // of the FIN
 	gen      uint16
-	claim    uint16 // number of the claim word, if offered
 	state    uint8
 
 	// Offers: chunks announced, passed to the plan, fetched; bytes announced.
@@ -68,7 +66,6 @@ type incoming struct {
 	changed  bool // in sink.changed
 	chunked  bool // an offer: d.Regions are its chunks, in a ring
 	acking   bool // an acknowledgement is queued
-	offered  bool // the peer may write it: a CTS was sent, and this side has not claimed it
 	waited   bool // a destination was set later than the announcement
 }
 
@@ -196,6 +193,9 @@ func (s *sink) sendAnswer(x answer) bool {
 		s.Nudge()
 		return true
 	}
+	if x.kind == KindFilled {
+		return s.send(x.kind, x.id, x.arg, nil)
+	}
 	t := &s.in[x.id.slot()]
 	payload := s.note[:0] // not s.payload, which the caller may have filled
 	switch {
@@ -230,37 +230,32 @@ func (t *incoming) appendRefused(b []byte) []byte {
 	return b
 }
 
-// offer offers the transfer t, whose only message has its destination, to its sender. The
-// sender carries it out unless this side begins before: an end that waits begins at once, one
+// offer offers the transfer t, whose only message has its destination, to its sender: both ends
+// then copy slices of it, this one from its next round on. An end that waits begins at once, one
 // that computes does not.
 func (s *sink) offer(t *incoming) bool {
-	if s.claims.direct == nil || len(t.msgs) != 1 || t.msgs[0].n != 1 || t.d.Messages[0].Size < s.claims.least {
+	n := t.d.Messages[0].Size
+	if s.claims.direct == nil || len(t.msgs) != 1 || t.msgs[0].n != 1 || len(t.d.Regions) != 1 || n < s.claims.least {
 		return false
 	}
 	k, ok := s.claims.by.Destination(makeHandle(t.id, 0))
+	if !ok || s.answers.Len() > 0 {
+		return false
+	}
+	word, ok := s.claims.take(t.id)
 	if !ok {
 		return false
 	}
-	i, ok := s.claims.offer(t.id)
-	if !ok {
+	sh := s.shares.take(shareIncoming, t.id.slot(), t.id, n)
+	s.payload = appendCTS(s.payload[:0], k, s.claims.ref(word))
+	if sh == nil || !s.send(KindCTS, t.id, 0, s.payload) {
+		s.shares.give(sh)
+		s.claims.drop(word)
 		return false
 	}
-	s.payload = appendCTS(s.payload[:0], k, claimRef{s.claims.addr(i), s.claims.reg.Key().RKey})
-	if s.answers.Len() > 0 || !s.send(KindCTS, t.id, 0, s.payload) {
-		s.claims.drop(i)
-		return false
-	}
-	t.claim, t.offered = i, true
-	s.offers = append(s.offers, uint16(t.id.slot()))
+	r := &t.d.Regions[0]
+	sh.number, sh.local, sh.far = word, t.dest[t.msgs[0].dst], fabric.RemoteKey{Addr: r.Addr, RKey: r.RKey}
 	return true
-}
-
-// endOffer ends the use of the claim word of t.
-func (s *sink) endOffer(t *incoming) {
-	if t.offered {
-		t.offered = false
-		s.claims.drop(t.claim)
-	}
 }
 
 // sweepIncoming ends, after a failure, the transfers with nothing in flight.
@@ -270,10 +265,11 @@ func (s *sink) sweepIncoming() {
 		if t.state == inFree || t.inflight > 0 {
 			continue
 		}
-		if t.offered && !s.severed && !s.claims.take(t.claim, t.id) {
-			continue // the peer may be writing
+		sh := s.shares.of(shareIncoming, i)
+		if !s.claims.leave(sh, s.severed) {
+			continue // this side or the peer may be writing
 		}
-		s.endOffer(t)
+		s.shares.give(sh)
 		t.matching = true // prevents runs from starting
 		for k := range t.msgs {
 			s.endMessage(t, k, s.err)

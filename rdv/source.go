@@ -21,7 +21,7 @@ type source struct {
 	stage   staging
 
 	theirs   []theirAdvert // destinations of the peer
-	jobs     []writeJob    // writes into those, and into destinations of the peer's CTS; created when needed
+	jobs     []writeJob    // writes into those; created when needed
 	jobsFree []uint16
 }
 
@@ -74,7 +74,6 @@ type outgoing struct {
 	busy  bool // announced; the FIN ends it
 
 	offered bool // a CTS has come
-	carried bool // this side has claimed it: its write job ends it
 }
 
 // States of an advert of the peer.
@@ -88,6 +87,7 @@ const (
 type theirAdvert struct {
 	want  Want // as advertised; once written, the content of the answer
 	key   fabric.RemoteKey
+	ref   claimRef
 	gen   uint16
 	state uint8
 	late  bool // a revocation may still arrive for the generation
@@ -104,11 +104,10 @@ type writeJob struct {
 	src      []fabric.SGE
 	region   [1]scatter.Region
 	token    uint64
-	advert   ID // or the transfer, if it carries one
+	advert   ID
 	bytes    uint32
 	inflight int
 	busy     bool
-	carries  bool // the destination is that of a CTS
 }
 
 // connect allocates state for the bounds that both sides have agreed on.

@@ -27,11 +27,13 @@ const (
 	KindChunk        // S→R: region of the next chunk
 	KindAck          // R→S: arg is the number of chunks fetched so far
 	KindCTS          // R→S: destination of an RTS, and the word by which either end claims the transfer
-	KindPlaced       // S→R: the transfer is written to the destination of the CTS; there is no FIN
+	KindPlaced       // S→R: the last slice of a transfer after a CTS is written; there is no FIN
+	KindShare        // S→R: source of a message that both ends copy to an advert; arg is the number of bytes
+	KindFilled       // R→S: the last slice of it is read; there is no done
 	numKinds
 )
 
-var kindNames = [numKinds]string{"invalid", "rts", "fin", "advert", "done", "decline", "revoke", "offer", "ready", "chunk", "ack", "cts", "placed"}
+var kindNames = [numKinds]string{"invalid", "rts", "fin", "advert", "done", "decline", "revoke", "offer", "ready", "chunk", "ack", "cts", "placed", "share", "filled"}
 
 // String returns the name of the kind.
 func (k Kind) String() string { return enum.Name("kind", kindNames[:], k) }
@@ -92,29 +94,33 @@ func (e *ProtocolError) Unwrap() []error { return []error{ErrProtocol, e.Why} }
 
 // Lengths of payloads of fixed length, in bytes.
 const (
-	advertSize = 8 + fabric.RemoteKeySize + 4
+	advertSize = 8 + fabric.RemoteKeySize + 4 + claimRefSize
 	doneSize   = 12
 	offerSize  = 16
 	chunkSize  = scatter.RegionSize
 )
 
-func appendAdvert(b []byte, w Want, k fabric.RemoteKey) []byte {
+func appendAdvert(b []byte, w Want, k fabric.RemoteKey, word claimRef) []byte {
 	b = k.Append(binary.LittleEndian.AppendUint64(b, w.Pos))
-	return binary.LittleEndian.AppendUint32(b, w.Note)
+	return word.append(binary.LittleEndian.AppendUint32(b, w.Note))
 }
 
 // parseAdvert parses an advert without its tag. why is nil if it is valid.
-func parseAdvert(b []byte) (w Want, k fabric.RemoteKey, why error) {
+func parseAdvert(b []byte) (w Want, k fabric.RemoteKey, word claimRef, why error) {
 	if len(b) != advertSize {
-		return w, k, ErrMessage
+		return w, k, word, ErrMessage
 	}
 	w.Pos = binary.LittleEndian.Uint64(b)
 	k, rest, err := fabric.ParseRemoteKey(b[8:])
 	if err != nil || k.Len > math.MaxUint32 {
-		return w, k, ErrMessage
+		return w, k, word, ErrMessage
 	}
 	w.Note = binary.LittleEndian.Uint32(rest)
-	return w, k, nil
+	word, ok := parseClaimRef(rest[4:])
+	if !ok {
+		return w, k, word, ErrMessage
+	}
+	return w, k, word, nil
 }
 
 // doneNote is the content of a done besides the number of bytes written.
@@ -182,4 +188,64 @@ func parseChunk(b []byte) (r scatter.Region, why error) {
 		return r, ErrMessage
 	}
 	return r, nil
+}
+
+// claimRef is a claim word of the receiver, as the sender accesses it. Key 0: there is none.
+type claimRef struct {
+	addr uint64
+	rkey uint32
+}
+
+const claimRefSize = 12
+
+func (w claimRef) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, w.addr)
+	return binary.LittleEndian.AppendUint32(b, w.rkey)
+}
+
+func parseClaimRef(b []byte) (w claimRef, ok bool) {
+	w = claimRef{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])}
+	return w, w.addr%8 == 0
+}
+
+const ctsSize = fabric.RemoteKeySize + claimRefSize
+
+func appendCTS(b []byte, k fabric.RemoteKey, w claimRef) []byte { return w.append(k.Append(b)) }
+
+func parseCTS(b []byte) (k fabric.RemoteKey, w claimRef, why error) {
+	if len(b) != ctsSize {
+		return k, w, ErrMessage
+	}
+	k, rest, err := fabric.ParseRemoteKey(b)
+	w, ok := parseClaimRef(rest)
+	if err != nil || k.Len == 0 || !ok || w.rkey == 0 {
+		return k, w, ErrMessage
+	}
+	return k, w, nil
+}
+
+// sharing is the content of a SHARE besides the number of bytes.
+type sharing struct {
+	note doneNote
+	addr uint64 // of the source
+	rkey uint32
+}
+
+const shareSize = doneSize + 12
+
+func appendShare(b []byte, s sharing) []byte {
+	b = binary.LittleEndian.AppendUint64(appendDone(b, s.note), s.addr)
+	return binary.LittleEndian.AppendUint32(b, s.rkey)
+}
+
+func parseShare(b []byte, n uint32) (s sharing, why error) {
+	if len(b) != shareSize {
+		return s, ErrMessage
+	}
+	s.note, _ = parseDone(b[:doneSize])
+	s.addr, s.rkey = binary.LittleEndian.Uint64(b[doneSize:]), binary.LittleEndian.Uint32(b[doneSize+8:])
+	if s.rkey == 0 || s.addr+uint64(n) < s.addr {
+		return s, ErrMessage
+	}
+	return s, nil
 }

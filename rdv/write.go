@@ -16,12 +16,12 @@ func (s *source) onAdvert(id ID, tag uint32, payload []byte) error {
 	if a.state != theirsFree || id.gen() != a.gen+1 {
 		return &ProtocolError{KindAdvert, id, ErrIDReused, uint64(id.gen()), uint64(a.gen + 1)}
 	}
-	want, key, why := parseAdvert(payload)
+	want, key, word, why := parseAdvert(payload)
 	if why != nil {
 		return &ProtocolError{KindAdvert, id, why, uint64(len(payload)), advertSize}
 	}
 	want.Tag = tag
-	*a = theirAdvert{want: want, key: key, gen: id.gen(), state: theirsOpen, late: true}
+	*a = theirAdvert{want: want, key: key, ref: word, gen: id.gen(), state: theirsOpen, late: true}
 	s.h.Advertised(a.describe(id))
 	return nil
 }
@@ -119,6 +119,9 @@ func (s *source) Write(id ID, pos uint64, tag uint32, src []fabric.SGE, token ui
 	if n > a.key.Len {
 		return Busy, fmt.Errorf("write %d bytes to advert %v: %w: %d", n, id, ErrTooLarge, a.key.Len)
 	}
+	if shared, res := s.shareWrite(a, id, doneNote{pos, tag}, src, uint32(n), token); shared {
+		return res, s.err
+	}
 	if !s.freeJob() {
 		s.stats.Busy++
 		return Busy, nil
@@ -134,6 +137,31 @@ func (s *source) Write(id ID, pos uint64, tag uint32, src []fabric.SGE, token ui
 	return Accepted, nil
 }
 
+// shareWrite is Write of n bytes to an advert with a claim word: this side announces its source
+// and begins to write in its next round. It returns false if this side is to write all of it.
+func (s *source) shareWrite(a *theirAdvert, id ID, note doneNote, src []fabric.SGE, n uint32, token uint64) (shared bool, res Result) {
+	if a.ref.rkey == 0 || n < leastShared || len(src) != 1 || s.claims.reach(a.ref) == nil {
+		return false, Busy
+	}
+	_, rkey, ok := s.claims.by.Source(token)
+	if !ok || rkey == 0 {
+		return false, Busy
+	}
+	sh := s.shares.take(shareWrite, id.slot(), id, n)
+	if sh == nil {
+		return false, Busy
+	}
+	s.payload = appendShare(s.payload[:0], sharing{note, src[0].Addr, rkey})
+	if s.answers.Len() > 0 || !s.send(KindShare, id, n, s.payload) {
+		s.shares.give(sh)
+		s.stats.Busy++
+		return true, Busy
+	}
+	a.want, a.state = Want{Pos: note.pos, Tag: note.tag}, theirsWriting
+	sh.ref, sh.local, sh.far, sh.token = a.ref, src[0], a.key, token
+	return true, Accepted
+}
+
 // startJob begins to write src, which is not empty, to the front of the destination k. A job
 // must be free.
 //
@@ -142,42 +170,12 @@ func (s *source) startJob(w writeJob, src []fabric.SGE, k fabric.RemoteKey) {
 	slot := s.jobsFree[len(s.jobsFree)-1]
 	s.jobsFree = s.jobsFree[:len(s.jobsFree)-1]
 	j := &s.jobs[slot]
-	j.busy, j.carries, j.token, j.advert, j.bytes = true, w.carries, w.token, w.advert, w.bytes
+	j.busy, j.token, j.advert, j.bytes = true, w.token, w.advert, w.bytes
 	j.src = append(j.src[:0], src...)
 	j.region[0] = scatter.Region{Addr: k.Addr, Len: w.bytes, RKey: k.RKey}
 	j.plan.Reset(j.src, s.lim)
 	j.plan.Feed(j.region[:], 0)
 	s.turns.Push(slot | turnWrite)
-}
-
-// onCTS writes a transfer of this side to its destination, unless the peer has begun to fetch
-// it.
-func (s *source) onCTS(id ID, payload []byte) error {
-	o := s.findOutgoing(id)
-	if o == nil || o.by != byReference || o.n != 1 || o.offered {
-		return &ProtocolError{KindCTS, id, ErrUnknownID, uint64(id), uint64(len(s.out))}
-	}
-	k, w, why := parseCTS(payload)
-	if why != nil {
-		return &ProtocolError{KindCTS, id, why, uint64(len(payload)), ctsSize}
-	}
-	o.offered = true
-	if s.claims.direct == nil || !s.freeJob() {
-		return nil // the peer fetches it
-	}
-	src, ok := s.claims.by.Source(o.token)
-	switch {
-	case !ok:
-		return nil
-	case uint64(src.Len) != k.Len:
-		return &ProtocolError{KindCTS, id, ErrSize, k.Len, uint64(src.Len)}
-	case !s.claims.win(w, id):
-		return nil
-	}
-	o.carried = true
-	pieces := [1]fabric.SGE{src}
-	s.startJob(writeJob{advert: id, carries: true, bytes: src.Len}, pieces[:], k)
-	return nil
 }
 
 // MayWrite reports whether Write has room for one more.
@@ -217,11 +215,7 @@ func (s *source) onPosted(id uint64) {
 	s.stats.Writes++
 	if id&idEnd != 0 {
 		j := &s.jobs[id>>idSlotShift&idSlotMask]
-		if j.carries {
-			s.answers.Push(answer{KindPlaced, j.advert, 0})
-		} else {
-			s.answerAdvert(KindDone, j.advert, j.bytes)
-		}
+		s.answerAdvert(KindDone, j.advert, j.bytes)
 	}
 }
 
@@ -237,14 +231,6 @@ func (s *source) endJob(slot int, err error) {
 	j := &s.jobs[slot]
 	j.busy = false
 	s.jobsFree = append(s.jobsFree, uint16(slot))
-	if j.carries {
-		if s.waited = true; err == nil {
-			s.stats.Sent++
-			s.stats.Carried++
-		}
-		s.endOutgoing(j.advert.slot(), err)
-		return
-	}
 	if err == nil {
 		s.stats.Written++
 	}

@@ -58,20 +58,26 @@ func TestReceiverNeedNotFetch(t *testing.T) {
 }
 
 // A large receive is advertised in the call that posts it, except where either end carries a
-// transfer: hub.Conversation steps once if Waits says so.
+// transfer alone: hub.Conversation steps once if Waits says so.
 func TestLargeReceiveWaits(t *testing.T) {
 	t.Parallel()
 	for link, open := range realLinks {
 		t.Run(link, func(t *testing.T) {
 			t.Parallel()
 			_, b := pair(t, open, 0, Options{}, Options{})
-			var small, large note
+			var small, large, shared note
 			b.ch.Recv(&In{Buf: make([]byte, 8), Tag: 1, Done: &small})
 			require.False(t, b.ch.Waits())
-			b.ch.Recv(&In{Buf: testutil.Scratch(t, 1<<20), Tag: 2, Done: &large})
-			require.Equal(t, link != "shm", b.ch.Waits()) // there an announcement suffices
+			b.ch.Recv(&In{Buf: testutil.Scratch(t, 255<<10), Tag: 2, Done: &large})
+			may := b.ch.advertised.waiting
+			require.Equal(t, may > 0 && link != "shm", b.ch.Waits()) // there an announcement suffices
 			require.NoError(t, b.turn())
-			require.EqualValues(t, 1, b.ch.Stats().Adverts)
+			require.EqualValues(t, may, b.ch.Stats().Adverts)
+			require.False(t, b.ch.Waits())
+			b.ch.Recv(&In{Buf: testutil.Scratch(t, 1<<20), Tag: 3, Done: &shared})
+			require.True(t, b.ch.Waits())
+			require.NoError(t, b.turn())
+			require.EqualValues(t, may+1, b.ch.Stats().Adverts)
 			require.False(t, b.ch.Waits())
 		})
 	}

@@ -225,13 +225,18 @@ func (c *Channel) Settle() bool {
 	return ring && rendezvous
 }
 
-// Overdue reports whether the peer owes the answer to an advertised receive for longer than
-// limit and the time that a write to it may take. Such a receive, which is withdrawn, has its
-// message, or whose memory is needed, cannot end before. The caller calls it at intervals, with
-// the time since the last call in which the peer could have answered.
+// Overdue reports whether the peer owes the answer to an advertised receive, or its part of a
+// message that both ends copy, for longer than limit and the time that a write of that may take. Such
+// a receive, which is withdrawn, has its message, or whose memory is needed, cannot end before. The
+// caller calls it at intervals, with the time since the last call in which the peer could have
+// answered.
 func (c *Channel) Overdue(passed, limit time.Duration) bool {
 	c.opt.Owner.Assert()
-	return c.err == nil && c.advertised.overdue(passed, limit)
+	if c.err != nil {
+		return false
+	}
+	part := c.rendezvous.Overdue(passed, limit, answerRate)
+	return c.advertised.overdue(passed, limit) || part
 }
 
 // Sever declares that the peer and the link can no longer access this side's memory: the

@@ -72,12 +72,13 @@ func (r *receiver) open(shared *streams) {
 
 // Waits reports whether a message is known to be in the ring that no receive has taken, or a
 // receive is large enough to be advertised and is not. Where either end can carry a transfer
-// it suffices to look for the announcement: a sender that finds an advert writes in its call,
-// although it may compute afterwards while the receiver waits.
+// it suffices to look for the announcement, unless both ends would copy the message: a sender
+// that finds another advert writes in its call, although it may compute afterwards while the
+// receiver waits.
 //
 // Hot path.
 func (r *receiver) Waits() bool {
-	return r.gather.open || r.ring.Found() || r.advertised.waiting > 0 && r.advertised.dirty && r.rendezvous.Urgent()
+	return r.gather.open || r.ring.Found() || r.advertised.waiting > 0 && r.advertised.dirty && (r.advertised.urgent || r.rendezvous.Urgent())
 }
 
 // Cancel withdraws a receive that was posted and has not ended. It ends with ErrCanceled,

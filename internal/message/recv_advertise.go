@@ -27,6 +27,7 @@ func (r *receiver) advertise() (did bool) {
 	if room <= 0 {
 		return false // dirty remains set
 	}
+	a.urgent = false
 	a.dirty = false              // set again by a message, a receive, or an answer
 	var other [advertTags]uint32 // tags of receives that are not advertised
 	others, seen := 0, 0

@@ -23,6 +23,7 @@ type advertised struct {
 	lateAnswers uint32    // late answers received
 	waiting     int       // posted receives that may be advertised and are not
 	dirty       bool      // something has changed since the last call of advertise
+	urgent      bool      // a receive waits that both ends would write if it were advertised
 	outcomes    outcomes
 
 	// short: memory that is advertised is needed for messages that have arrived. The
@@ -52,6 +53,7 @@ func (a *advertised) watch(in *In) {
 		in.waits = true
 		a.waiting++
 		a.dirty = true
+		a.urgent = a.urgent || a.rendezvous.Shares(len(in.Buf))
 	}
 }
 

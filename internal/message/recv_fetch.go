@@ -48,12 +48,12 @@ func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 	return dst, rdv.Take
 }
 
-// Destination implements rdv.Carrier. A receive that is advertised besides is not offered: its
-// advertisement must be answered anyway.
+// Destination implements rdv.Carrier. A receive that is advertised besides is offered only if
+// both ends copy its message: its advertisement must be answered anyway.
 func (h *recvHandler) Destination(m rdv.Handle) (k fabric.RemoteKey, ok bool) {
 	r := (*receiver)(h)
 	in := r.fetching[m]
-	if in == nil || in.ad == adOpen || !in.pin.held && !in.Remote {
+	if in == nil || in.ad == adOpen && !r.rendezvous.Shares(int(in.size)) || !in.pin.held && !in.Remote {
 		return k, false
 	}
 	k = fabric.RemoteKey{Addr: fabric.Addr(in.Buf), Len: uint64(in.size), RKey: in.RKey}
@@ -61,6 +61,17 @@ func (h *recvHandler) Destination(m rdv.Handle) (k fabric.RemoteKey, ok bool) {
 		k.RKey = in.pin.rkey
 	}
 	return k, true
+}
+
+// Into implements rdv.Carrier.
+func (h *recvHandler) Into(token uint64, n uint32) (fabric.SGE, bool) {
+	r := (*receiver)(h)
+	in := r.advertised.get(token)
+	if uint64(n) > uint64(len(in.Buf)) || !in.pin.held && !in.Registered {
+		return fabric.SGE{}, false
+	}
+	s, err := in.destination(r.pins, int(n))
+	return s, err == nil
 }
 
 // takeHeld delivers the announced message that is next in order.

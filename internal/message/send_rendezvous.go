@@ -274,14 +274,17 @@ func (s *sender) assign(o *Out) {
 }
 
 // Source implements rdv.Carrier.
-func (h *sendHandler) Source(token uint64) (fabric.SGE, bool) {
+func (h *sendHandler) Source(token uint64) (src fabric.SGE, rkey uint32, ok bool) {
 	s := (*sender)(h)
 	o := s.groups.get(token)
 	if len(o.Data) == 0 {
-		return fabric.SGE{}, false
+		return src, 0, false
 	}
 	src, err := o.source(s.pins)
-	return src, err == nil
+	if rkey = o.RKey; !o.Registered {
+		rkey = o.pin.rkey
+	}
+	return src, rkey, err == nil
 }
 
 // Sent ends a transfer of this side.
