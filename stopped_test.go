@@ -44,6 +44,10 @@ var second = testutil.NewChild("second", func(args []string, in *bufio.Reader, o
 			_, err = e.Peer(0).WaitSignal(ctx, mem.Slice(128, 8), EQ, 7)
 		case "signal\n":
 			err = e.Peer(0).Signal(keys[0].At(128), SignalSet, 7).Wait(ctx)
+		case "exchange\n": // messages until the other rank is gone
+			err = swap(ctx, e.Peer(0), mem.Slice(0, 8<<20), mem.Slice(8<<20, 8<<20), nil)
+		case "exchange private\n":
+			err = swapPrivate(ctx, e.Peer(0), nil)
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -63,6 +67,40 @@ func meetSecond(ctx context.Context, e *Engine) (*Region, []Key, error) {
 		return nil, nil, err
 	}
 	return mem, keys, greet(ctx, e, mem, keys[1-e.Rank()])
+}
+
+// swap sends and receives large messages, which both ends copy, until an operation fails. It calls
+// done after each.
+func swap(ctx context.Context, p *Peer, out, in Buffer, done func()) error {
+	for {
+		got, sent := p.RecvBuffer(3, in), p.SendBuffer(3, out)
+		if _, err := got.Wait(ctx); err != nil {
+			return errors.Join(err, sent.Wait(ctx))
+		}
+		if err := sent.Wait(ctx); err != nil {
+			return err
+		}
+		if done != nil {
+			done()
+		}
+	}
+}
+
+// swapPrivate is swap with memory that peers do not map.
+func swapPrivate(ctx context.Context, p *Peer, done func()) error {
+	out, in := make([]byte, 8<<20), make([]byte, 8<<20)
+	for {
+		got, sent := p.RecvTag(3, in), p.SendTag(3, out)
+		if _, err := got.Wait(ctx); err != nil {
+			return errors.Join(err, sent.Wait(ctx))
+		}
+		if err := sent.Wait(ctx); err != nil {
+			return err
+		}
+		if done != nil {
+			done()
+		}
+	}
 }
 
 // withSecond starts the second rank, and returns the first, with memory of both.
