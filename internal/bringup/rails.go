@@ -20,8 +20,9 @@ const (
 	// maxRail is the largest number of a rail.
 	maxRail = 3
 
-	// railPause is the time from the loss of a rail to the attempt to connect it again. It
-	// doubles with each attempt that fails, up to maxRailPause.
+	// railPause is the least time from the begin of an attempt that connected a rail to that of
+	// the next one, after the rail was lost, and the time that follows an attempt that fails. It
+	// doubles with each further one that fails, up to maxRailPause.
 	railPause, maxRailPause = 200 * time.Millisecond, 10 * time.Second
 )
 
@@ -40,6 +41,7 @@ type railConn struct {
 	up    bool          // it was connected; set before joined is closed
 	said  bool          // the peer was told an address, so that it takes part; set before joined is closed
 	known bool          // the peer has this rail: it has told an address in an earlier attempt
+	began time.Time     // when the attempt began; set before joined is closed
 	pause time.Duration // before the next attempt
 
 	// Dialer.mu guards these.
@@ -73,6 +75,7 @@ func (r *railConn) connect() {
 	n := r.n
 	d, l := n.c.d, n.c.d.links
 	ctx := r.join
+	r.began = time.Now()
 	if l.SetupTimeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, l.SetupTimeout)
@@ -190,9 +193,9 @@ func (r *railConn) agree(why error) {
 }
 
 // again begins the next attempt when nothing of this one is in flight, so that what arrives
-// later belongs to the next one: on the lower rank after a pause, on the other one when the
-// peer calls. A rail of which the peer has never told an address is not tried again: the peer
-// may lack it.
+// later belongs to the next one: on the lower rank after a pause, at once if the rail was
+// connected for as long, on the other one when the peer calls. A rail of which the peer has
+// never told an address is not tried again: the peer may lack it.
 func (r *railConn) again() {
 	n := r.n
 	d := n.c.d
@@ -206,7 +209,11 @@ func (r *railConn) again() {
 		if lacks {
 			return
 		}
-		t := time.NewTimer(r.pause)
+		pause := r.pause
+		if r.up {
+			pause -= time.Since(r.began)
+		}
+		t := time.NewTimer(pause)
 		defer t.Stop()
 		select {
 		case <-t.C:
