@@ -173,14 +173,14 @@ func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
 	o := initiator.New(&p.one, k)
 	o.Local(sge)
 	o.Remote(addr, rkey)
-	if local.n >= initiator.DivideFrom && p.railed {
+	if p.railed && (local.n >= initiator.DivideFrom || p.one.Elsewhere(local.n)) {
 		divide(p, o, remote, local)
 	}
 	return p.post(o)
 }
 
 // divide lets the engine divide a put or a get, whose arguments have been checked, over the
-// rails.
+// rails, or choose one of them.
 func divide(p *Peer, o *initiator.Op, remote Remote, local Buffer) {
 	keys := [mr.MaxRails]initiator.PartKeys{}
 	there := remote.key.contents

@@ -156,10 +156,15 @@ func TestRailsKeepTheOrder(t *testing.T) {
 }
 
 // A signal, a small put and a message behind a divided put come after all of its parts.
-func TestNothingOvertakesADividedPut(t *testing.T) {
+func TestNothingOvertakesADividedPut(t *testing.T) { testOvertaking(t, 1<<15) }
+
+// The same holds for a put that is too short to be divided and uses any of the rails.
+func TestNothingOvertakesAPutOnAnotherRail(t *testing.T) { testOvertaking(t, 1<<10) }
+
+func testOvertaking(t *testing.T, n int) {
 	onRails(t, func(t *testing.T, es []*Engine) {
 		ctx := testutil.Context(t, testutil.Limit)
-		const n, turns = 1 << 15, 40
+		const turns = 60
 		mems, keys := share(t, es, n+64)
 		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
 		whole := func(v uint64) error {
@@ -261,16 +266,17 @@ func TestRailsComeBack(t *testing.T) {
 			victim := 1 + rng.IntN(len(p.Stats().Rails)-1)
 			was, broke := p.Stats().Rails[victim], false
 			for k := range 4 {
-				testutil.Fill(src[:n], uint64(i*4+k), 0)
-				put := p.Put(keys[1].At(0), mems[0].Slice(0, n))
+				m := n >> (6 * (i % 2)) // also operations that are not divided
+				testutil.Fill(src[:m], uint64(i*4+k), 0)
+				put := p.Put(keys[1].At(0), mems[0].Slice(0, m))
 				if k == i%4 {
 					broke = es[rng.IntN(2)].breakRail(victim)
 				}
 				add := p.FetchAdd(keys[1].At(2*n), 1)
-				get := p.Get(mems[0].Slice(n, n), keys[1].At(0))
+				get := p.Get(mems[0].Slice(n, m), keys[1].At(0))
 				require.NoError(t, WaitAll(ctx, put, add.Request, get))
-				require.NoError(t, testutil.Verify(dst[:n], uint64(i*4+k), 0))
-				require.NoError(t, testutil.Verify(src[n:2*n], uint64(i*4+k), 0))
+				require.NoError(t, testutil.Verify(dst[:m], uint64(i*4+k), 0))
+				require.NoError(t, testutil.Verify(src[n:n+m], uint64(i*4+k), 0))
 			}
 			if was.Up && broke && i%3 > 0 { // otherwise the next one may be lost before this one is back
 				testutil.Eventually(t, testutil.Limit, func() bool {
@@ -288,6 +294,34 @@ func TestRailsComeBack(t *testing.T) {
 		require.EqualValues(t, 4*turns, binary.NativeEndian.Uint64(dst[2*n:]))
 		require.Nil(t, p.Stats().Err)
 	})
+}
+
+// Operations that are too short to be divided use another rail if rail 0 is slower, and
+// vectors, atomics and signals between them see what the order says.
+func TestShortOperationsUseTheBestRail(t *testing.T) {
+	es := rails(t, "simhard", "sim") // rail 0 delays and refuses requests
+	connectRails(t, es)
+	ctx := testutil.Context(t, testutil.Limit)
+	const n = 1 << 10
+	mems, keys := share(t, es, 2*n+64)
+	p, src := es[0].Peer(1), mems[0].Bytes()
+	turn := 0
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		before := parts(p)
+		for range 64 {
+			turn++
+			testutil.Fill(src[:n], uint64(turn), 0)
+			put := p.Put(keys[1].At(0), mems[0].Slice(0, n))
+			add := p.FetchAdd(keys[1].At(2*n), 1)
+			get := p.Get(mems[0].Slice(n, n), keys[1].At(0))
+			old, err := add.Wait(ctx)
+			require.NoError(t, err)
+			require.EqualValues(t, turn-1, old)
+			require.NoError(t, WaitAll(ctx, put, get))
+			require.NoError(t, testutil.Verify(src[n:2*n], uint64(turn), 0))
+		}
+		return parts(p)-before > 64
+	}, "most puts and gets use the other rail")
 }
 
 // breakRail ends a rail, as its link would, which WatchRails reports. It returns false if the

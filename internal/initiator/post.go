@@ -46,6 +46,7 @@ func (o *Op) Start() {
 	case Fence:
 	default:
 		q.flushes.begun(o)
+		q.rails.turn()
 	}
 	if q.down != nil {
 		o.note(q.down)

@@ -12,12 +12,13 @@ import (
 )
 
 // A peer may be reached by further connections, its rails. A large put or get is divided
-// into parts that end at the same time, one for each rail; everything else uses the
-// queue's own connection, rail 0.
+// into parts that end at the same time, one for each rail, or sent whole over the best one;
+// everything else uses the queue's own connection, rail 0.
 //
-// Links order the requests of one connection only. Therefore a divided operation is posted
-// when the puts and atomics before it are complete, and nothing is posted behind a divided
-// put until it is complete, messages included. Divided gets are posted behind each other.
+// Links order the requests of one connection only. Therefore an operation that uses other
+// rails is posted when the puts and atomics before it are complete, and nothing is posted
+// behind such a put until it is complete, messages included. Such gets are posted behind each
+// other.
 //
 // When a rail ends, its parts are posted again on rail 0, but not before both sides have
 // closed its endpoints: until then the peer could still place what was in flight. Parts name
@@ -43,9 +44,9 @@ const (
 	// never is when a rail that cannot be used is free, in ns.
 	never = 1e18
 
-	// otherTurns is how many operations of a size there are for each one that is sent the
-	// other way, divided or not, to compare the two.
-	otherTurns = 128
+	// wholeTurns is how many operations in a row are predicted to gain nothing by being divided
+	// before the rails are timed again.
+	wholeTurns = 128
 
 	// staleTurns is how many operations are divided before a rail that none of them has timed,
 	// because it gets short parts or none, is timed again: what it was found to cost may have
@@ -65,12 +66,15 @@ func (x *Rails) Up(i int, ep fabric.Endpoint) {
 	x.q.eng.prog.AssertOwned()
 	r := &x.rail[i]
 	*r = rail{ep: ep, cost: x.assumed(), stats: r.stats}
+	x.some = true
+	x.forget(i)
 }
 
 // Down removes the connection of a rail, which is closed on this side.
 func (x *Rails) Down(i int) {
 	x.q.eng.prog.AssertOwned()
 	x.rail[i].ep = nil
+	x.forget(i)
 }
 
 // Closed reports that the peer, too, has closed the connection of a rail.
@@ -130,7 +134,8 @@ func (x *Rails) begin(l *opList) bool {
 			return true
 		}
 	}
-	if q.inflight > x.reads || x.open > 0 && (o.kind == Put || q.fenced) {
+	// Alone on rail 0 it follows what is in flight there.
+	if (d.way != wayFirst || q.fenced) && (q.inflight > x.reads || x.open > 0 && (o.kind == Put || q.fenced)) {
 		return false
 	}
 	for i := range x.rail {
@@ -139,7 +144,7 @@ func (x *Rails) begin(l *opList) bool {
 		}
 	}
 	q.fenced = false
-	d.began = time.Now()
+	d.began, d.after = time.Now(), q.inflight > 0
 	off := uint32(0)
 	q.eng.inflight.id(o)
 	for i, n := range d.lens {
@@ -153,11 +158,11 @@ func (x *Rails) begin(l *opList) bool {
 		d.left++
 		off += uint32(n)
 	}
-	d.alone = d.left == 1
 	o.pending += int32(d.left)
 	l.pop().queued, o.divides = false, false
 	x.open++
 	if o.kind == Put {
+		d.held = true
 		x.hold(1)
 	}
 	x.post()
@@ -174,7 +179,15 @@ func (x *Rails) hold(n int) {
 	}
 }
 
-// plan chooses the parts of o. It returns false if o is not divided, nor timed.
+// release lets others be posted behind an operation that nothing might overtake.
+func (x *Rails) release(d *divided) {
+	if d.held {
+		d.held = false
+		x.hold(-1)
+	}
+}
+
+// plan chooses the parts of o. It returns false if rail 0 carries o as if there were no others.
 func (x *Rails) plan(o *Op, d *divided) bool {
 	lens := &d.lens
 	n, up := int64(o.sge.Len), false
@@ -196,9 +209,36 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 		return false
 	}
 	if x.sample(&cs, n, lens) {
-		d.probe = true
+		if d.probe = true; lens[wayFirst] < n {
+			d.way = wayDivided
+		}
 		return true
 	}
+	can, want := uint(0), [ways]float64{}
+	for i := range cs {
+		if cs[i].Busy < never {
+			can |= 1 << i
+			want[i] = cs[i].Latency + cs[i].PerByte*float64(n)
+		}
+	}
+	if n >= DivideFrom && x.cut(o, &cs, lens, &want[wayDivided]) {
+		can |= 1 << wayDivided
+	}
+	t, timed := x.trialOf(o.sge.Len), false
+	if d.way, timed = t.choose(can, &want); d.way != wayDivided {
+		*lens = [mr.MaxRails]int64{}
+		lens[d.way] = n
+	}
+	if n < DivideFrom && t.settled(can) {
+		x.small.And(^(1 << bits.Len32(o.sge.Len)))
+	}
+	return timed
+}
+
+// cut divides o by prediction, and stores the predicted end. It returns false if that gains
+// nothing.
+func (x *Rails) cut(o *Op, cs *[mr.MaxRails]logp.Rail, lens *[mr.MaxRails]int64, end *float64) bool {
+	n := int64(o.sge.Len)
 	alone := cs[0].Busy + cs[0].PerByte*float64(n)
 	if o.next == nil && x.q.inflight == 0 {
 		alone += cs[0].Latency // otherwise it is hidden by what is in flight
@@ -207,9 +247,9 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 	if p := x.q.groups.params; p != nil {
 		cost += p.CPU.A + p.CPU.B
 	}
-	logp.Cut(cs[:], n, partAlign, cost, alone, lens[:])
+	*end = logp.Cut(cs[:], n, partAlign, cost, alone, lens[:])
 	if lens[0] == n {
-		if x.whole++; x.whole%otherTurns == 0 { // rates may have changed
+		if x.whole++; x.whole%wholeTurns == 0 { // rates may have changed
 			for i := range x.rail {
 				x.rail[i].samples = 0
 			}
@@ -218,12 +258,7 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 	}
 	x.whole = 0
 	x.age()
-	t := &x.tried[bits.Len64(uint64(n))&31]
-	if !t.divides() {
-		*lens = [mr.MaxRails]int64{n}
-		return t.timesAlone()
-	}
-	return true
+	return slices.Max(lens[:]) < n
 }
 
 // age counts a divided operation, and has the rails that were not timed for too long timed again.
@@ -259,29 +294,6 @@ func (x *Rails) sample(cs *[mr.MaxRails]logp.Rail, n int64, lens *[mr.MaxRails]i
 	}
 	lens[of[k-1]] += left
 	return true
-}
-
-// divides reports whether the next operation is divided.
-func (t *trial) divides() bool {
-	t.turn++
-	switch {
-	case t.divided == 0:
-		return true
-	case t.alone == 0:
-		return t.turn%4 != 0 // the first estimates of the rates may be far off
-	}
-	return (t.divided <= t.alone*(1-divideMargin)) != (t.turn%otherTurns == 0)
-}
-
-// timesAlone reports whether the operation, which is not divided, is timed.
-func (t *trial) timesAlone() bool { return t.alone == 0 || t.turn%otherTurns <= 1 }
-
-// learn takes a sample.
-func learn(to *float64, v float64) {
-	if *to == 0 {
-		*to = v
-	}
-	*to += (v - *to) / 2
 }
 
 // post posts the parts that are due. It reports whether a link took any.
@@ -350,6 +362,9 @@ func (x *Rails) took(o *Op, p *part) {
 		if o.kind == Get {
 			x.reads++
 		}
+	}
+	if d := &o.more.divided; d.way == wayFirst {
+		x.release(d) // what follows is behind it on rail 0
 	}
 }
 
@@ -458,18 +473,12 @@ func (x *Rails) end(o *Op) {
 			since = x.ended
 		}
 		x.ended = now
-		if o.Err == nil && !d.probe {
-			t, v := &x.tried[bits.Len32(o.sge.Len)&31], float64(now.Sub(since))/float64(o.sge.Len)
-			if d.alone && d.parts[0].rail == 0 {
-				learn(&t.alone, v)
-			} else {
-				learn(&t.divided, v)
-			}
+		// The begin of one behind others on rail 0 is not known, unless the last one was timed.
+		if o.Err == nil && !d.probe && !(d.way == wayFirst && d.after && since.Equal(d.began)) {
+			x.trialOf(o.sge.Len).learn(d.way, float64(now.Sub(since))/float64(o.sge.Len))
 		}
 		x.open--
-		if o.kind == Put {
-			x.hold(-1)
-		}
+		x.release(d)
 	}
 	o.unpend()
 }

@@ -1,6 +1,7 @@
 package initiator
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -27,8 +28,8 @@ func TestRailsAreTimedFirst(t *testing.T) {
 		timed = x.plan(o, &o.more.divided)
 		return o.more.divided, timed
 	}
-	_, timed := plan(learnFrom - 1)
-	require.False(t, timed, "too short for one")
+	d, _ := plan(learnFrom - 1)
+	require.False(t, d.probe, "too short for one")
 	d, timed := plan(2*learnFrom - 1)
 	require.True(t, timed && d.probe)
 	require.Equal(t, [mr.MaxRails]int64{2*learnFrom - 1}, d.lens, "too short for two")
@@ -40,12 +41,92 @@ func TestRailsAreTimedFirst(t *testing.T) {
 	require.True(t, timed && d.probe)
 	require.Equal(t, [mr.MaxRails]int64{0, n + 1}, d.lens)
 	x.rail[1].samples = 1
-	for x.whole < otherTurns {
-		_, timed = plan(n)
-		require.False(t, timed)
+	for x.whole < wholeTurns {
+		d, _ = plan(n)
+		require.False(t, d.probe)
 	}
 	d, timed = plan(n)
 	require.True(t, timed && d.probe)
+}
+
+// Each way is tried, the fastest is used, and the others take a bounded share of the time.
+func TestRailsUseTheFastestWay(t *testing.T) {
+	const can = 1<<wayFirst | 1<<1 | 1<<2 | 1<<wayDivided
+	for name, took := range map[string][ways]float64{ // µs
+		"rail 0": {10, 20, 400, 0, 15}, "another": {100, 90, 10, 0, 50}, "divided": {10, 20, 20, 0, 9}, "alike": {10, 10.1, 9.9, 0, 10.1},
+	} {
+		x, best := &Rails{q: &Queue{}}, slices.Index(took[:], least(can, &took))
+		if name == "alike" {
+			best = wayFirst // the others would hold back what follows
+		}
+		t.Run(name, func(t *testing.T) {
+			trial, want := x.trialOf(WholeFrom), [ways]float64{1, 1, 1, 1, 1}
+			total, used, settled := 0.0, 0, false
+			const turns = 1 << 16
+			for range turns {
+				w, timed := trial.choose(can, &want)
+				require.True(t, timed || w == wayFirst)
+				if timed {
+					trial.learn(w, took[w])
+				}
+				total += took[w]
+				settled = settled || trial.settled(can)
+				if w == best {
+					used++
+				}
+			}
+			require.Greater(t, used, turns*15/16)
+			require.Less(t, total, 1.1*turns*took[best])
+			require.Equal(t, best == wayFirst, settled)
+
+			took[best] *= 100
+			for range turns {
+				if w, timed := trial.choose(can, &want); timed {
+					trial.learn(w, took[w])
+				}
+			}
+			require.NotEqual(t, best, trial.best(can), "it has become slow")
+		})
+	}
+	// What is predicted to be far slower waits for its turn.
+	trial, want := &trial{}, [ways]float64{10, 1000, 20, 1, 10}
+	for range lastPause {
+		w, timed := trial.choose(can, &want)
+		require.NotEqual(t, 1, w)
+		if timed {
+			trial.learn(w, want[w])
+		}
+	}
+}
+
+// Short operations need keys of all rails only where another rail than rail 0 may be better.
+func TestShortOperationsLookElsewhere(t *testing.T) {
+	q := &Queue{}
+	x := &q.rails
+	x.q = q
+	require.False(t, q.Elsewhere(WholeFrom), "no rails")
+	x.some = true
+	x.forget(1)
+	require.False(t, q.Elsewhere(WholeFrom-1))
+	for n := WholeFrom; n < DivideFrom; n *= 2 {
+		require.True(t, q.Elsewhere(n) && q.Elsewhere(2*n-1))
+	}
+	require.False(t, q.Elsewhere(DivideFrom))
+	x.rail[1] = rail{ep: struct{ fabric.Endpoint }{}, cost: x.assumed()}
+	cost := func(o *Op) float64 { return map[int]float64{wayFirst: 1, 1: 2}[o.more.way] }
+	for i := 0; q.Elsewhere(WholeFrom); i++ {
+		require.Less(t, i, 4*lastPause)
+		o := &Op{sge: fabric.SGE{Len: WholeFrom}, more: &more{}}
+		o.more.keys[0].Has, o.more.keys[1].Has = true, true
+		if x.plan(o, &o.more.divided) {
+			x.trialOf(WholeFrom).learn(o.more.way, cost(o))
+		}
+	}
+	require.True(t, q.Elsewhere(2*WholeFrom), "it has not been tried")
+	for i := 0; !q.Elsewhere(WholeFrom); i++ {
+		require.LessOrEqual(t, i, smallTurns)
+		x.turn()
+	}
 }
 
 // What a stall has made of a rail's estimate does not keep the rail out of use for ever while
@@ -77,7 +158,9 @@ func TestRailsThatAreLeftOutAreTimedAgain(t *testing.T) {
 		turns++
 		require.LessOrEqual(t, turns, staleTurns)
 	}
-	require.Positive(t, plan()[2])
+	for turns = 0; plan()[2] == 0; turns++ {
+		require.LessOrEqual(t, turns, lastPause, "it is not only timed, but used")
+	}
 
 	// One late completion does not leave the rail out.
 	r := &x.rail[2]

@@ -490,8 +490,10 @@ type divided struct {
 	plan  bool               // lens is set
 	left  int                // parts that are not complete
 	began time.Time
-	alone bool // not divided, but timed
-	probe bool // divided to measure rails, whatever was predicted
+	way   int  // in which it is sent
+	after bool // rail 0 had requests in flight when it began
+	held  bool // nothing may overtake it
+	probe bool // sent to measure rails, whatever was predicted
 }
 
 // part is one part of an operation.
@@ -512,12 +514,15 @@ type duePart struct {
 type Rails struct {
 	q     *Queue
 	rail  [mr.MaxRails]rail
-	open  int       // divided operations in flight
-	reads int       // requests of divided gets in flight on rail 0
-	due   []duePart // parts to be posted when their rail takes them, or has been closed
-	ended time.Time // when the last divided operation ended
-	whole uint      // operations in a row that were predicted to gain nothing
-	tried [32]trial // by the logarithm of the size
+	open  int           // divided operations in flight
+	reads int           // requests of divided gets in flight on rail 0
+	due   []duePart     // parts to be posted when their rail takes them, or has been closed
+	ended time.Time     // when the last divided operation ended
+	whole uint          // operations in a row that were predicted to gain nothing
+	tried [32]trial     // by the logarithm of the size
+	some  bool          // there was a rail
+	turns uint          // operations of any kind, once there was one
+	small atomic.Uint32 // set of logarithms of sizes that may be sent over other rails than rail 0
 }
 
 // rail is one connection.
@@ -539,12 +544,6 @@ type RailCounts struct {
 	Again        uint64  // parts that were posted again because their rail had ended
 	PerByte      float64 // ns: the present estimate
 	Up           bool
-}
-
-// trial compares operations of one size that are divided with others, in ns per byte.
-type trial struct {
-	divided, alone float64 // smoothed; 0: not known
-	turn           uint
 }
 
 // Counts holds the numbers of operations with a peer. Each is counted when it ends.
