@@ -182,7 +182,12 @@ func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
 // divide lets the engine divide a put or a get, whose arguments have been checked, over the
 // rails, or choose one of them.
 func divide(p *Peer, o *initiator.Op, remote Remote, local Buffer) {
-	keys := [mr.MaxRails]initiator.PartKeys{}
+	keys := railKeys(p, remote, local)
+	o.Divide(&keys)
+}
+
+// railKeys returns the keys of memory on all connections.
+func railKeys(p *Peer, remote Remote, local Buffer) (keys [mr.MaxRails]initiator.PartKeys) {
 	there := remote.key.contents
 	for i := range p.rails {
 		link, num := p.link, p.num
@@ -196,7 +201,7 @@ func divide(p *Peer, o *initiator.Op, remote Remote, local Buffer) {
 			keys[i] = initiator.PartKeys{LKey: sge.LKey, RKey: there.RKeys[num], Has: true}
 		}
 	}
-	o.Divide(&keys)
+	return keys
 }
 
 // moveLong is move for a transfer that is too long for one request.
@@ -222,6 +227,12 @@ func (p *Peer) long(o *initiator.Op, remote Remote, local Buffer) error {
 	c.AddLocal(s)
 	c.AddRemote(onesided.Piece{Addr: addr, Len: s.Len, Key: rkey})
 	c.End()
+	if first := (Buffer{region: local.region, off: local.off, n: initiator.DivideFrom}); p.railed && o.Kind() <= initiator.Get {
+		if sge, err := first.sge(p.eng, p.link); err == nil {
+			keys := railKeys(p, remote, first)
+			o.DivideLong(&keys, sge, addr)
+		}
+	}
 	return nil
 }
 

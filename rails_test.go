@@ -324,6 +324,42 @@ func TestShortOperationsUseTheBestRail(t *testing.T) {
 	}, "most puts and gets use the other rail")
 }
 
+// Operations that take several requests of the link are divided as well, and survive the loss
+// of a rail.
+func TestLongOperationsAreDivided(t *testing.T) {
+	es := rails(t, "simhard", "simhard,sim") // 64 KiB at once
+	connectRails(t, es)
+	ctx := testutil.Context(t, testutil.Limit)
+	const most = 1 << 20
+	mems, keys := share(t, es, 2*most+64)
+	p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
+	rng := rand.New(rand.NewPCG(7, 8))
+	bytes := uint64(0)
+	for i := range uint64(40) {
+		n := most - rng.IntN(most/2)
+		bytes += 2 * uint64(n)
+		testutil.Fill(src[:n], i, 0)
+		put := p.Put(keys[1].At(0), mems[0].Slice(0, n))
+		if i%8 == 3 {
+			es[rng.IntN(2)].breakRail(1 + rng.IntN(2))
+		}
+		flag := p.Signal(keys[1].At(2*most), SignalSet, i)
+		get := p.Get(mems[0].Slice(most, n), keys[1].At(0))
+		require.NoError(t, WaitAll(ctx, put, flag, get))
+		require.NoError(t, testutil.Verify(dst[:n], i, 0))
+		require.NoError(t, testutil.Verify(src[most:most+n], i, 0))
+	}
+	s := p.Stats()
+	require.Equal(t, bytes, s.PutBytes+s.GetBytes-8, "besides that of connectRails")
+	others := uint64(0)
+	for _, r := range s.Rails[1:] {
+		others += r.Bytes
+	}
+	require.Greater(t, others, bytes/16)
+	require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, most)).Wait(ctx))
+	require.ErrorIs(t, p.Put(keys[1].At(most), mems[0].Slice(0, 2*most)).Wait(ctx), ErrBounds)
+}
+
 // breakRail ends a rail, as its link would, which WatchRails reports. It returns false if the
 // rail is not connected.
 func (e *Engine) breakRail(number int) (did bool) {

@@ -139,8 +139,8 @@ func (c *Counts) count(o *Op) {
 		return
 	}
 	n := uint64(o.sge.Len)
-	if o.more != nil {
-		n += o.more.cur.Len()
+	if o.more != nil && o.more.cur.Len() > 0 {
+		n = o.more.cur.Len()
 	}
 	switch o.kind {
 	case Put:

@@ -70,6 +70,31 @@ func (o *Op) Divide(keys *[mr.MaxRails]PartKeys) {
 	o.divides = true
 }
 
+// DivideLong is Divide for an o with a Cursor over one piece on each side, at addr and at
+// that of sge, that takes several requests: it is divided in slices, one after the other, of
+// what one request can move.
+func (o *Op) DivideLong(keys *[mr.MaxRails]PartKeys, sge fabric.SGE, addr uint64) {
+	o.Divide(keys)
+	o.sge, o.remote = sge, addr
+	o.sge.Len = 0
+	o.more.rest = o.more.cur.Len()
+	o.slice()
+}
+
+// maxSlice bounds the slices of DivideLong, whose lengths are kept in 32 bits.
+const maxSlice = 1 << 30
+
+// slice sets o to its next slice.
+func (o *Op) slice() {
+	d := &o.more.divided
+	o.sge.Addr += uint64(o.sge.Len)
+	o.remote += uint64(o.sge.Len)
+	o.sge.Len = uint32(min(d.rest, o.q.max, maxSlice))
+	d.rest -= uint64(o.sge.Len)
+	d.plan, d.probe = false, false
+	d.long = true
+}
+
 // Operands sets the operands of an atomic of the link.
 func (o *Op) Operands(compare, operand uint64) { o.compare, o.operand = compare, operand }
 

@@ -128,10 +128,16 @@ func (x *Rails) endpoint(i int) fabric.Endpoint {
 func (x *Rails) begin(l *opList) bool {
 	o, q := l.head, x.q
 	d := &o.more.divided
+	if d.left > 0 || d.long && q.groups.open > 0 {
+		return false
+	}
 	if !d.plan {
 		if d.plan = true; !x.plan(o, d) {
-			o.divides = false // one request of rail 0
-			return true
+			if !d.long {
+				o.divides = false // one request of rail 0
+				return true
+			}
+			d.lens = [mr.MaxRails]int64{int64(o.sge.Len)}
 		}
 	}
 	// Alone on rail 0 it follows what is in flight there.
@@ -159,7 +165,9 @@ func (x *Rails) begin(l *opList) bool {
 		off += uint32(n)
 	}
 	o.pending += int32(d.left)
-	l.pop().queued, o.divides = false, false
+	if d.rest == 0 {
+		l.pop().queued, o.divides = false, false
+	}
 	x.open++
 	if o.kind == Put {
 		d.held = true
@@ -479,8 +487,23 @@ func (x *Rails) end(o *Op) {
 		}
 		x.open--
 		x.release(d)
+		if d.rest > 0 && o.queued {
+			x.next(o)
+		}
 	}
 	o.unpend()
+}
+
+// next has the next slice of o posted, which is the first operation of the queue, or ends o if
+// a slice has failed.
+func (x *Rails) next(o *Op) {
+	q := x.q
+	if o.Err != nil {
+		q.posts.pop().queued = false
+		return
+	}
+	o.slice()
+	q.wake()
 }
 
 // down ends the parts that are not posted.

@@ -490,10 +490,12 @@ type divided struct {
 	plan  bool               // lens is set
 	left  int                // parts that are not complete
 	began time.Time
-	way   int  // in which it is sent
-	after bool // rail 0 had requests in flight when it began
-	held  bool // nothing may overtake it
-	probe bool // sent to measure rails, whatever was predicted
+	way   int    // in which it is sent
+	after bool   // rail 0 had requests in flight when it began
+	held  bool   // nothing may overtake it
+	long  bool   // it has slices, of which the other fields describe one
+	rest  uint64 // bytes of the slices after this one
+	probe bool   // sent to measure rails, whatever was predicted
 }
 
 // part is one part of an operation.
