@@ -21,9 +21,12 @@ const (
 	maxRail = 3
 
 	// railPause is the least time from the begin of an attempt that connected a rail to that of
-	// the next one, after the rail was lost, and the time that follows an attempt that fails. It
-	// doubles with each further one that fails, up to maxRailPause.
-	railPause, maxRailPause = 200 * time.Millisecond, 10 * time.Second
+	// the next one, after the rail was lost.
+	railPause = 200 * time.Millisecond
+
+	// retryPause is the time from the end of an attempt that failed to the next one. It doubles
+	// with each further one that fails, up to maxRetryPause.
+	retryPause, maxRetryPause = 50 * time.Millisecond, 10 * time.Second
 )
 
 // railConn is an attempt to connect a rail, and the connection if it succeeds. It belongs to a
@@ -42,7 +45,7 @@ type railConn struct {
 	said  bool          // the peer was told an address, so that it takes part; set before joined is closed
 	known bool          // the peer has this rail: it has told an address in an earlier attempt
 	began time.Time     // when the attempt began; set before joined is closed
-	pause time.Duration // before the next attempt
+	pause time.Duration // before the next attempt, if this one fails
 
 	// Dialer.mu guards these.
 	named, over, ending bool
@@ -65,7 +68,7 @@ func (n *Connection) openRails() {
 
 // attempt returns an attempt that has not begun.
 func (n *Connection) attempt(r Rail) *railConn {
-	x := &railConn{Rail: r, n: n, pause: railPause, theirs: make(chan []byte, 1), closed: make(chan struct{}), joined: make(chan struct{})}
+	x := &railConn{Rail: r, n: n, pause: retryPause, theirs: make(chan []byte, 1), closed: make(chan struct{}), joined: make(chan struct{})}
 	x.join, x.giveUp = context.WithCancel(n.life)
 	return x
 }
@@ -211,7 +214,7 @@ func (r *railConn) again() {
 		}
 		pause := r.pause
 		if r.up {
-			pause -= time.Since(r.began)
+			pause = railPause - time.Since(r.began)
 		}
 		t := time.NewTimer(pause)
 		defer t.Stop()
@@ -246,7 +249,7 @@ func (r *railConn) succeed() *railConn {
 	n := r.n
 	x := n.attempt(r.Rail)
 	if x.known = r.known || r.named; !r.up {
-		x.pause = min(2*r.pause, maxRailPause)
+		x.pause = min(2*r.pause, maxRetryPause)
 	}
 	if r.next != nil {
 		x.named = true
