@@ -173,7 +173,7 @@ func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
 	o := initiator.New(&p.one, k)
 	o.Local(sge)
 	o.Remote(addr, rkey)
-	if p.railed && (local.n >= initiator.DivideFrom || p.one.Elsewhere(local.n)) {
+	if p.railed && (local.n >= initiator.DivideFrom || initiator.Elsewhere(&p.one, local.n)) {
 		divide(p, o, remote, local)
 	}
 	return p.post(o)

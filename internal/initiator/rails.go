@@ -24,9 +24,6 @@ import (
 // closed its endpoints: until then the peer could still place what was in flight. Parts name
 // the same memory each time, so that it does not matter what the first attempt has placed.
 
-// DivideFrom is the least size in bytes of an operation that is divided.
-const DivideFrom = 8 << 10
-
 const (
 	// partAlign is the unit of the division, in bytes: no part is shorter.
 	partAlign = 4 << 10
@@ -34,15 +31,9 @@ const (
 	// maxParts is the number of parts in flight on one rail.
 	maxParts = 8
 
-	// divideMargin is the least predicted gain, as a share of the time on one rail.
-	divideMargin = 1.0 / 32
-
 	// learnFrom is the least size in bytes of a part that is timed: the latency does not
 	// hide the rate.
 	learnFrom = 32 << 10
-
-	// never is when a rail that cannot be used is free, in ns.
-	never = 1e18
 
 	// wholeTurns is how many operations in a row are predicted to gain nothing by being divided
 	// before the rails are timed again.

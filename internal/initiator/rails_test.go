@@ -104,17 +104,17 @@ func TestShortOperationsLookElsewhere(t *testing.T) {
 	q := &Queue{}
 	x := &q.rails
 	x.q = q
-	require.False(t, q.Elsewhere(WholeFrom), "no rails")
+	require.False(t, Elsewhere(q, WholeFrom), "no rails")
 	x.some = true
 	x.forget(1)
-	require.False(t, q.Elsewhere(WholeFrom-1))
+	require.False(t, Elsewhere(q, WholeFrom-1))
 	for n := WholeFrom; n < DivideFrom; n *= 2 {
-		require.True(t, q.Elsewhere(n) && q.Elsewhere(2*n-1))
+		require.True(t, Elsewhere(q, n) && Elsewhere(q, 2*n-1))
 	}
-	require.False(t, q.Elsewhere(DivideFrom))
+	require.False(t, Elsewhere(q, DivideFrom))
 	x.rail[1] = rail{ep: struct{ fabric.Endpoint }{}, cost: x.assumed()}
 	cost := func(o *Op) float64 { return map[int]float64{wayFirst: 1, 1: 2}[o.more.way] }
-	for i := 0; q.Elsewhere(WholeFrom); i++ {
+	for i := 0; Elsewhere(q, WholeFrom); i++ {
 		require.Less(t, i, 4*lastPause)
 		o := &Op{sge: fabric.SGE{Len: WholeFrom}, more: &more{}}
 		o.more.keys[0].Has, o.more.keys[1].Has = true, true
@@ -122,8 +122,8 @@ func TestShortOperationsLookElsewhere(t *testing.T) {
 			x.trialOf(WholeFrom).learn(o.more.way, cost(o))
 		}
 	}
-	require.True(t, q.Elsewhere(2*WholeFrom), "it has not been tried")
-	for i := 0; !q.Elsewhere(WholeFrom); i++ {
+	require.True(t, Elsewhere(q, 2*WholeFrom), "it has not been tried")
+	for i := 0; !Elsewhere(q, WholeFrom); i++ {
 		require.LessOrEqual(t, i, smallTurns)
 		x.turn()
 	}

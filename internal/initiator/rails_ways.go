@@ -1,27 +1,25 @@
 package initiator
 
-import (
-	"math/bits"
-
-	"github.com/seed33544411/rma/mr"
-)
+import "math/bits"
 
 // A put or a get over rails is sent in one of several ways: whole over one of the rails, or
 // divided over all of them. For each power of two of sizes the queue compares what they take,
 // and tries those that it does not use again and again.
 
+// DivideFrom is the least size in bytes of an operation that is divided.
+const DivideFrom = 8 << 10
+
 // WholeFrom is the least size in bytes of an operation that another rail than rail 0 may
 // carry: shorter ones take as long over each.
 const WholeFrom = 512
 
-// Ways other than wayDivided are numbers of rails, which carry the operation whole.
 const (
-	wayFirst   = 0
-	wayDivided = mr.MaxRails
-	ways       = mr.MaxRails + 1
-)
+	// divideMargin is the least predicted gain, as a share of the time on one rail.
+	divideMargin = 1.0 / 32
 
-const (
+	// never is when a rail that cannot be used is free, in ns.
+	never = 1e18
+
 	// wholeMargin is the least gain, as a share of the time on rail 0, for which another rail
 	// carries operations whole: what follows them waits until they are complete.
 	wholeMargin = 1.0 / 8
@@ -43,17 +41,6 @@ const (
 	// short to be divided may be tried in another way.
 	smallTurns = lastPause
 )
-
-// trial compares the ways of operations of one size.
-type trial struct {
-	cost  [ways]float64 // ns per byte, smoothed; 0: not known
-	due   [ways]uint    // the turn from which it is tried again
-	tries [ways]uint8   // up to pauses
-	turn  uint
-	last  int // the best way of the last turn
-	other int // the way that is being tried
-	left  int // operations that will be sent that way
-}
 
 // trialOf returns the trial of operations of n bytes.
 func (x *Rails) trialOf(n uint32) *trial { return &x.tried[bits.Len32(n)&31] }
@@ -149,7 +136,7 @@ func (t *trial) learn(way int, v float64) {
 	*c += (min(v, outlier**c) - *c) / 2
 }
 
-// forget makes all ways known anew that use a rail, which has come or gone.
+// forget gives up what is known of all ways that use a rail, which has come or gone.
 func (x *Rails) forget(i int) {
 	for k := range x.tried {
 		t := &x.tried[k]
@@ -178,6 +165,6 @@ func (x *Rails) turn() {
 // Elsewhere reports whether operations of n bytes, too few to be divided, may be sent over
 // another rail than rail 0: they need keys of all rails. Any goroutine may call it.
 // Hot path.
-func (q *Queue) Elsewhere(n int) bool {
+func Elsewhere(q *Queue, n int) bool {
 	return n >= WholeFrom && q.rails.small.Load()>>bits.Len32(uint32(n))&1 != 0
 }

@@ -548,6 +548,24 @@ type RailCounts struct {
 	Up           bool
 }
 
+// Ways other than wayDivided are numbers of rails, which carry the operation whole.
+const (
+	wayFirst   = 0
+	wayDivided = mr.MaxRails
+	ways       = mr.MaxRails + 1
+)
+
+// trial compares the ways of operations of one size.
+type trial struct {
+	cost  [ways]float64 // ns per byte, smoothed; 0: not known
+	due   [ways]uint    // the turn from which it is tried again
+	tries [ways]uint8   // up to pauses
+	turn  uint
+	last  int // the best way of the last turn
+	other int // the way that is being tried
+	left  int // operations that will be sent that way
+}
+
 // Counts holds the numbers of operations with a peer. Each is counted when it ends.
 type Counts struct {
 	Puts, Gets, Atomics, Signals, Accumulates uint64 // completed without an error
