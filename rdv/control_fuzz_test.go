@@ -24,12 +24,16 @@ func FuzzControl(f *testing.F) {
 	f.Add(append(message(KindOffer, makeID(0, 1), 0, anOffer(9)), message(KindChunk, makeID(0, 1), 0, aChunk(1, 9))...))
 	f.Add(append(message(KindAdvert, makeID(0, 1), 0, anAdvert(9)), message(KindRevoke, makeID(0, 1), 0, nil)...))
 	f.Add(append(message(KindDone, makeID(0, 1), 9, aDone()), message(KindFIN, makeID(0, 1), 0, nil)...))
+	share := appendShare(nil, sharing{addr: 0x1000, rkey: 1})
+	f.Add(append(message(KindShare, makeID(1, 1), 4, share), message(KindDone, makeID(1, 1), 4, aDone())...))
+	f.Add(append(message(KindCTS, makeID(0, 1), 0, aCTS(64)), message(KindFilled, makeID(0, 1), 0, nil)...))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		o := Options{Transfers: 2, Adverts: 2, Messages: 4, Regions: 4, Chunks: 2}
-		hg := &quiet{verdict: Verdict(len(script) % 3)}
-		good, evil := pair(t, simLinks(sim.Options{}), hg, wait(), o, o)
-		mem := newMemory(t, good.link, 1, 4096)
+		la, lb := simLinks(sim.Options{Caps: caps("ibv", mapped)})(t)
+		mem := newMemory(t, la, 1, leastShared)
+		hg := &carrier{quiet: quiet{verdict: Verdict(len(script) % 3)}, mem: mem, size: 64}
 		hg.dst = []fabric.SGE{fabric.NewSGE(mem.mem[:8], mem.reg.LKey())}
+		good, evil := pairOn(t, la, lb, hg, wait(), o, o)
 		key := mem.reg.Key()
 		d := scatter.Descriptor{
 			Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}},
@@ -40,6 +44,8 @@ func FuzzControl(f *testing.F) {
 		_, _, err = good.ch.SendUnregistered(scatter.FormOffset, 0, make([]byte, 100), Copy, 0, 2)
 		require.NoError(t, err)
 		_, _, err = good.ch.Advertise(Want{Pos: 5}, fabric.RemoteKey{Addr: key.Addr, Len: 100, RKey: key.RKey}, 3)
+		require.NoError(t, err)
+		_, _, err = good.ch.Advertise(Want{Pos: 6}, key, 4)
 		require.NoError(t, err)
 		for len(script) >= 5 && good.ch.Err() == nil {
 			n := min(int(script[4]), len(script)-5)
@@ -52,7 +58,11 @@ func FuzzControl(f *testing.F) {
 				}
 				_ = l.Release()
 			}
-			if !evil.ch.send(Kind(script[0]), makeID(int(script[1]), uint16(script[2])), uint32(script[3]), script[5:5+n]) {
+			arg := uint32(script[3])
+			if Kind(script[0]) == KindShare {
+				arg <<= 16 // the bytes of a message that is large enough
+			}
+			if !evil.ch.send(Kind(script[0]), makeID(int(script[1]), uint16(script[2])), arg, script[5:5+n]) {
 				// A read of what is not there has taken the endpoint down.
 				require.True(t, good.ep.Err() != nil || evil.ep.Err() != nil)
 				break
@@ -70,7 +80,7 @@ func FuzzControl(f *testing.F) {
 		}
 		good.ch.Sever(nil)
 		require.Len(t, hg.sent, 2)
-		require.Len(t, hg.filled, 1)
+		require.Len(t, hg.filled, 2)
 		require.LessOrEqual(t, len(hg.received), len(hg.met))
 		if hg.verdict != Refuse {
 			require.Len(t, hg.received, len(hg.met))

@@ -23,16 +23,18 @@ func (c *Channel) share() (did bool) {
 	return did
 }
 
-// shareStep claims, copies and counts a slice of sh, as far as possible now. did: anything;
-// moved: a slice was copied, or its request posted.
+// shareStep claims, copies and counts a slice of sh, as far as possible now. did: anything, or it
+// is to be tried again soon; moved: a slice was copied, or its request posted.
 func (c *Channel) shareStep(sh *share) (did, moved bool) {
 	if sh.state == sliceCopied {
-		if did = c.countSlice(sh); !did || !sh.busy || !c.live {
+		if did = c.countSlice(sh); sh.state != sliceNone || !sh.busy || !c.live {
 			return did, false
 		}
 	}
-	if sh.state == sliceNone && !c.claimSlice(sh) {
-		return did, false
+	if sh.state == sliceNone {
+		if again := c.claimSlice(sh); sh.state != sliceClaimed {
+			return did || again, false
+		}
 	}
 	if moved = c.copySlice(sh); sh.state == sliceCopied {
 		c.countSlice(sh)
@@ -41,38 +43,36 @@ func (c *Channel) shareStep(sh *share) (did, moved bool) {
 }
 
 // countSlice counts the slice of sh that this side has copied, and ends the transfer if it was the
-// last one. It returns false if that is not possible now.
-func (c *Channel) countSlice(sh *share) bool {
+// last one. The state tells whether it was counted; did is false if the word cannot be reached.
+func (c *Channel) countSlice(sh *share) (did bool) {
 	word := c.claims.word(sh)
 	if word == nil {
 		return false // the endpoint is about to go down, or its queue is not empty
 	}
 	last, r := sh.count(word)
-	c.claimed(sh, r)
-	if r != claimDone {
-		return false
-	}
-	if sh.state = sliceNone; last {
-		c.endShare(sh)
+	if c.claimed(sh, r); r == claimDone {
+		if sh.state = sliceNone; last {
+			c.endShare(sh)
+		}
 	}
 	return true
 }
 
-// claimSlice claims the next slice of sh.
-func (c *Channel) claimSlice(sh *share) bool {
+// claimSlice claims the next slice of sh. The state tells the result; again: the other end was
+// faster, too often.
+func (c *Channel) claimSlice(sh *share) (again bool) {
 	word := c.claims.word(sh)
 	if word == nil {
 		return false
 	}
 	i, r := sh.claim(word)
-	c.claimed(sh, r)
-	switch r {
+	switch c.claimed(sh, r); r {
 	case claimDone:
 		sh.at, sh.state = i, sliceClaimed
 	case claimNone:
 		sh.state = sliceOver
 	}
-	return r == claimDone
+	return r == claimAgain
 }
 
 // claimed is called after each access to a claim word.

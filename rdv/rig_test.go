@@ -59,13 +59,15 @@ func pair(tb testing.TB, open opener, ha, hb Handler, oa, ob Options) (a, b *sid
 // pairOn is pair on links that are there.
 func pairOn(tb testing.TB, la, lb fabric.Link, ha, hb Handler, oa, ob Options) (a, b *side) {
 	ea, eb := join(tb, la, lb, max(oa.Ring.Depth, ob.Ring.Depth))
+	wa, wb := &words{Endpoint: ea}, &words{Endpoint: eb}
 	if _, direct := ea.(fabric.Direct); la.Caps().MapsAlloc && !direct {
-		ea, eb = &words{Endpoint: ea}, &words{Endpoint: eb}
+		ea, eb = wa, wb
 	}
 	ca, err := Open(la, ea, ha, oa)
 	require.NoError(tb, err)
 	cb, err := Open(lb, eb, hb, ob)
 	require.NoError(tb, err)
+	wa.peer, wb.peer = cb, ca
 	require.NoError(tb, ca.Connect(cb.Setup()))
 	require.NoError(tb, cb.Connect(ca.Setup()))
 	a, b = &side{link: la, ep: ea, ch: ca}, &side{link: lb, ep: eb, ch: cb}
@@ -73,16 +75,24 @@ func pairOn(tb testing.TB, la, lb fabric.Link, ha, hb Handler, oa, ob Options) (
 	return a, b
 }
 
-// words is an endpoint that reaches memory of the peer, which is in this process.
-type words struct{ fabric.Endpoint }
+// words is an endpoint that reaches the claim words of the peer, which is in this process.
+type words struct {
+	fabric.Endpoint
+	peer *Channel
+}
 
-func (*words) Do(*fabric.WR) bool { return false }
+func (w *words) Do(*fabric.WR) bool { return false }
 
-func (w *words) Reach(_ fabric.Access, _ uint32, addr uint64, n int) []byte {
-	if w.Err() != nil {
+func (w *words) Reach(_ fabric.Access, rkey uint32, addr uint64, n int) []byte {
+	c := &w.peer.claims
+	if w.Err() != nil || c.reg == nil || rkey != c.reg.Key().RKey {
 		return nil
 	}
-	return fabric.BytesAt(addr, n)
+	off := addr - fabric.Addr(c.mem)
+	if off > uint64(len(c.mem)-n) {
+		return nil
+	}
+	return c.mem[off:][:n]
 }
 
 func (*words) Local(fabric.Access, fabric.SGE) []byte { return nil }
