@@ -26,9 +26,9 @@ type Mapping struct {
 
 // Map returns memory of the peer for loads, stores and atomics of this process, without the
 // engine. It works where PlaceOf reports Maps, for memory of Alloc and Window of another rank
-// that gives peers all rights; otherwise it fails with ErrNotMapped. It reads a byte of the
-// memory first, which connects the ranks, and waits until the memory has been announced to
-// this process: as long as ctx, or Config.SetupTimeout if ctx has no deadline.
+// that gives peers all rights; otherwise, and if the region is closed, it fails with
+// ErrNotMapped. It connects the ranks, and waits until the memory has been announced to this
+// process: as long as ctx, or Config.SetupTimeout if ctx has no deadline.
 //
 // The bytes have the atomicity and order of memory that processes share: use sync/atomic for
 // words that the other side waits for. A store has no order to operations that are in
@@ -55,7 +55,7 @@ func Map(ctx context.Context, p *Peer, s Span) (*Mapping, error) {
 			defer cancel()
 		}
 	}
-	if err := p.GetBytes(make([]byte, 1), s.at).Wait(ctx); err != nil {
+	if err := p.GetBytes(nil, s.at).Wait(ctx); err != nil { // connects; a read of no bytes checks no key
 		return nil, err
 	}
 	m, later := &Mapping{}, true

@@ -32,7 +32,7 @@ func TestMapping(t *testing.T) {
 	require.NoError(t, mem.Close())
 	testutil.Eventually(t, testutil.Limit, func() bool {
 		_, err := Map(ctx, p, k.At(64).Span(16))
-		return errors.Is(err, ErrRemoteAccess)
+		return errors.Is(err, ErrNotMapped)
 	}, "the peer has withdrawn the region")
 	require.NoError(t, es[0].Close())
 	onesided.Store64(m.Bytes(), 1) // it is mapped still

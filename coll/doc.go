@@ -65,7 +65,8 @@
 //	algorithm.go  the algorithms, which make schedules; choose.go which one is used,
 //	              by predicted time (predict.go) or by RMA_COLL_ALGORITHM
 //	check.go      RMA_COLL_CHECK: ranks tell each other about their calls
-//	flags.go      board: small operations through memory that the ranks of a host map
+//	flags.go      board: small operations through memory that the ranks of a host map;
+//	              direct.go: stores to other boards; fastpath.go: calls that are over at once
 //	schedule.go   schedule: steps with dependencies, independent of addresses
 //	run.go        operation, Request: a schedule that is performed
 //	persistent.go Persistent: an operation that is started again and again

@@ -1,6 +1,7 @@
 package coll
 
 import (
+	"context"
 	"encoding/binary"
 	"math/bits"
 	"runtime"
@@ -45,9 +46,10 @@ type board struct {
 	came     []byte      // the memory of in
 	sent     []byte      // the memory of out
 	lines    int         // of an operation
-	keys     []rma.Key   // by rank of the team
+	members  []member    // by rank of the team
 	received func(error) // the end of the await
-	posted   func(error) // the end of a put
+	ctx      context.Context
+	cancel   func() // of reach
 
 	mu       sync.Mutex // taken before those of operations
 	last     uint64     // number of the last operation that was admitted
@@ -55,9 +57,12 @@ type board struct {
 	met      uint64     // number of the last operation that is over in which they have
 	past     [boardOps]admitted
 	queue    []*operation // that are not over
-	spinning int          // goroutines that look for the flag
-	awaiting int          // offset of the flag that the engine looks for, or -1
+	fast     fastPlans
+	posts    []post // to make when mu is released: see unlock
+	spinning int    // goroutines that look for the flag
+	awaiting int    // offset of the flag that the engine looks for, or -1
 	timer    *time.Timer
+	ended    bool // no memory of others is used any more
 	dead     atomic.Bool
 
 	over atomic.Uint64 // number of the last operation that is over
@@ -84,9 +89,9 @@ func newBoard(t *team) *board {
 		}
 	}
 	b := &board{t: t, lines: boardLines(len(t.ranks)), awaiting: -1}
-	size := boardOps * b.lines * lineSize
+	size := boardOps*b.lines*lineSize + boardWords
 	var err error
-	if b.in, err = t.eng.Alloc(size, rma.PeersWrite); err != nil {
+	if b.in, err = t.eng.Alloc(size); err != nil {
 		return nil
 	}
 	if b.out, err = t.eng.Alloc(size, 0); err != nil {
@@ -98,16 +103,13 @@ func newBoard(t *team) *board {
 		b.mu.Lock()
 		b.awaiting = -1
 		if err == nil {
+			b.sleeps(0)
 			b.run()
 			return
 		}
 		b.mu.Unlock() // the engine is closed
 	}
-	b.posted = func(err error) {
-		if err != nil {
-			go t.revoke(err) // not under b.mu
-		}
-	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
 
@@ -121,12 +123,19 @@ func (b *board) join(all []byte) bool {
 	if b == nil {
 		return false
 	}
+	b.members = make([]member, len(b.t.ranks))
 	for r := range b.t.ranks {
 		k, err := rma.ParseKey(all[r*rma.KeySize : (r+1)*rma.KeySize])
 		if err != nil || k.Len() != len(b.came) {
 			return false
 		}
-		b.keys = append(b.keys, k)
+		m := &b.members[r]
+		m.key = k
+		m.posted = func(err error) {
+			if m.inFlight.Add(-1); err != nil {
+				go b.t.revoke(err) // not under b.mu
+			}
+		}
 	}
 	return true
 }
@@ -135,6 +144,7 @@ func (b *board) join(all []byte) bool {
 func (b *board) close() {
 	b.mu.Lock()
 	unused := b.awaiting < 0 && b.spinning == 0 && len(b.queue) == 0
+	b.release()
 	b.mu.Unlock() // the engine, whose goroutine may be in run, has to let go of the memory
 	if unused {
 		_, _ = b.in.Close(), b.out.Close()
@@ -150,13 +160,25 @@ func (b *board) admit(o *operation) (flag uint64) {
 	defer b.mu.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	b.number(o)
+	return b.last
+}
+
+// number is admit when b.mu is held, and nobody else has the operation.
+func (b *board) number(o *operation) {
 	b.last++
 	o.flag, o.pc, o.puts = b.last, 0, 0
 	if b.loose++; o.kind.meets() || o.meet || b.loose >= maxLooseFlags {
 		o.meet = !o.kind.meets()
 		b.loose = 0
 	}
-	return b.last
+}
+
+// remember keeps the schedule of an operation of a blocking call for startFast.
+func (b *board) remember(o *operation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fast.keep(o, o.asked)
 }
 
 // begin begins an operation with a schedule behind those admitted before. spins says that
@@ -195,7 +217,7 @@ func (b *board) run() {
 				b.await()
 				return
 			}
-			b.mu.Unlock()
+			b.unlock()
 			if wrong != nil {
 				b.t.revoke(wrong)
 			}
@@ -203,14 +225,14 @@ func (b *board) run() {
 		}
 		b.queue = slices.Delete(b.queue, 0, 1)
 		b.over.Store(o.flag)
-		b.mu.Unlock()
+		b.unlock()
 		o.mu.Lock()
 		o.left = 0
 		o.posted--
 		o.drive()
 		b.mu.Lock()
 	}
-	b.mu.Unlock()
+	b.unlock()
 }
 
 // perform performs steps of an operation. ok says that it is over; wrong is a line that does
@@ -260,21 +282,6 @@ func (b *board) perform(o *operation) (wrong error, ok bool) {
 	return nil, true
 }
 
-// put sends the message of a step.
-func (b *board) put(o *operation, s *step, base int) {
-	n := (s.from.n + 7) &^ 7
-	end := base + (o.puts+1)*lineSize
-	o.puts++
-	line := b.sent[end-lineFixed-n : end]
-	copy(line, o.mem(s.from))
-	fixed := line[n:]
-	binary.LittleEndian.PutUint64(fixed, uint64(b.t.rank))
-	o.call.put(fixed[8:])
-	binary.NativeEndian.PutUint64(fixed[24:], o.flag)
-	to := b.keys[s.peer].At(base + (int(s.line)+1)*lineSize - len(line))
-	b.t.eng.Peer(b.t.ranks[s.peer]).Put(to, b.out.Slice(end-len(line), len(line))).Then(b.posted)
-}
-
 // differs returns an error if the call in a line, of which fixed is the fixed part without
 // the flag, is not mine.
 func (b *board) differs(mine call, fixed []byte) error {
@@ -312,12 +319,13 @@ func (b *board) stray(flag uint64) error {
 func (b *board) await() {
 	b.awaiting = int(b.at.Load())
 	w, flag := b.in.Slice(b.awaiting, 8), b.want.Load()
+	b.sleeps(1)
 	if b.timer == nil {
 		b.timer = time.AfterFunc(inquiry, b.inquire)
 	} else {
 		b.timer.Reset(inquiry)
 	}
-	b.mu.Unlock()
+	b.unlock()
 	rma.AwaitUntil(b.t.eng, w, rma.GE, flag).Then(b.received)
 }
 
@@ -434,7 +442,9 @@ func (b *board) fail() {
 func (b *board) leave() {
 	for looking := true; looking; runtime.Gosched() {
 		b.mu.Lock()
-		looking = b.spinning > 0
+		if looking = b.spinning > 0; !looking {
+			b.release()
+		}
 		b.mu.Unlock()
 	}
 }

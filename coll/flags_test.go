@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -181,4 +182,44 @@ func TestFlagsArriveLate(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Blocking calls that ranks make at the same time are over within the call, whatever the
+// operation, with and without the barrier at the end of some; a call with other arguments goes
+// the way of all others first.
+func TestFlagsFast(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	each(t, ts, func(r int, team *Team) error {
+		fast := map[string]int{}
+		for i := range 2000 {
+			sum, one := []int64{int64(i), int64(r)}, []int64{int64(i + r)}
+			a := StartBarrier(team.blocking)
+			if a == &complete {
+				fast["barrier"]++
+			}
+			if err := a.wait(ctx); err != nil {
+				return err
+			}
+			q := StartAllreduce(team.blocking, nil, sum, Sum)
+			if q == &complete {
+				fast["allreduce"]++
+			}
+			b := StartBcast(team.blocking, i%2, one)
+			if b == &complete {
+				fast["bcast"]++
+			}
+			if err := errors.Join(q.wait(ctx), b.wait(ctx), equals("sum", []int64{int64(2 * i), 1}, sum),
+				equals("bcast", []int64{int64(i + i%2)}, one)); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{"barrier", "allreduce", "bcast"} {
+			if r == 1 && fast[name] == 0 && runtime.NumCPU() > 1 {
+				return fmt.Errorf("no %s was over within its call: %v", name, fast)
+			}
+		}
+		return nil
+	})
+	require.Zero(t, len(ts[0].t.ops))
 }

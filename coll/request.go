@@ -23,6 +23,9 @@ type Request struct {
 	then    []func(error)
 }
 
+// complete is the request of operations that were complete when their call had started them.
+var complete = Request{ended: true}
+
 // refused returns the request of an operation that was not started.
 func refused(err error) *Request { return &Request{refusal: err, ended: true, err: err} }
 
@@ -113,7 +116,7 @@ func (r *Request) Cancel() {
 // wait is the blocking form of an operation: it ends with the operation. Nobody else has the
 // request.
 func (r *Request) wait(ctx context.Context) error {
-	if r.refusal != nil {
+	if r.refusal != nil || r == &complete {
 		return r.refusal
 	}
 	err := r.Wait(ctx)

@@ -280,21 +280,13 @@ func (t *Team) start(o *operation) *Request {
 		o.prepare(c.choose(pr, ch.tag))
 		return o.prepared.request
 	}
-	meets := pr.kind.meets() // all ranks wait for each other
-	c.mu.Lock()
-	err := c.err
-	if err == nil && len(c.ops)-c.asking >= maxInFlight && ch.tag != figuresTag { // others wait for those
-		err = fmt.Errorf("coll: %v: %w", pr.kind, ErrBusy)
-	}
-	var r *Request
-	if err == nil {
-		if o.prepared != nil {
-			r = o.prepared.request
-		} else {
-			r = c.unusedRequest()
+	if t.waits && o.prepared == nil && ch.tag == 0 {
+		if r := startFast(t, o); r != nil {
+			return r
 		}
-		err = o.renew(key{ch.tag, ch.next}, r)
 	}
+	c.mu.Lock()
+	r, err := c.enterLocked(o, key{ch.tag, ch.next})
 	if err != nil {
 		c.mu.Unlock()
 		if o.prepared == nil {
@@ -302,15 +294,7 @@ func (t *Team) start(o *operation) *Request {
 		}
 		return refused(err)
 	}
-	pr.meet = !meets && ch.loose+1 >= maxLoose
-	if ch.loose++; meets || pr.meet {
-		ch.loose = 0
-	}
-	ch.next++
-	c.ops[o.key] = o
-	if ch.tag == figuresTag {
-		c.asking++
-	}
+	ch.number(o)
 	c.mu.Unlock() // a prediction takes long, and steps may run callbacks that start operations
 	alg, chosen := c.choose(pr, ch.tag)
 	if !chosen {
@@ -325,14 +309,62 @@ func (t *Team) start(o *operation) *Request {
 	return r
 }
 
+// number gives an operation its number, and decides whether it ends with a barrier. The
+// team's mu is held.
+func (ch *channel) number(o *operation) key {
+	k := key{ch.tag, ch.next}
+	meets := o.kind.meets() // all ranks wait for each other
+	o.meet = !meets && ch.loose+1 >= maxLoose
+	if ch.loose++; meets || o.meet {
+		ch.loose = 0
+	}
+	ch.next++
+	return k
+}
+
+// enter puts an operation into the table of those in flight, and returns its request.
+func (t *team) enter(o *operation, k key) (*Request, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.enterLocked(o, k)
+}
+
+// enterLocked is enter when t.mu is held.
+func (t *team) enterLocked(o *operation, k key) (r *Request, err error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	if len(t.ops)-t.asking >= maxInFlight && k.tag != figuresTag { // others wait for those
+		return nil, fmt.Errorf("coll: %v: %w", o.kind, ErrBusy)
+	}
+	if o.prepared != nil {
+		r = o.prepared.request
+	} else {
+		r = t.unusedRequest()
+	}
+	if err := o.renew(k, r); err != nil {
+		return nil, err
+	}
+	t.ops[k] = o
+	if k.tag == figuresTag {
+		t.asking++
+	}
+	return r, nil
+}
+
 // launch makes the schedule of an operation in the team's table, and begins it. It returns
 // the number of an operation by flags, for which the caller has to spin if it spins.
 func (t *team) launch(o *operation, alg algorithm, spins bool) (flag uint64) {
 	if alg == algFlags {
-		flag = t.board.admit(o)
+		if flag = o.flag; flag == 0 {
+			flag = t.board.admit(o)
+		}
 	}
 	if !o.set(o.schedule(alg)) {
 		return 0
+	}
+	if flag > 0 && spins {
+		t.board.remember(o)
 	}
 	t.mu.Lock()
 	o.launched = true

@@ -1,0 +1,125 @@
+package coll
+
+import "slices"
+
+// fastPlan is the schedule by flags of the last blocking calls that were alike.
+type fastPlan struct {
+	asked      call
+	meet       bool                // with a barrier at the end
+	force      *map[kind]algorithm // that held then: see Team.Force
+	send, recv []mem
+	s          *schedule // nil: none
+}
+
+// fastPlans are found without the hash tables of plans: calls that differ may have the same
+// place.
+type fastPlans [32]fastPlan
+
+// of returns the place for calls like asked.
+func (ps *fastPlans) of(asked *call, meet bool) *fastPlan {
+	h := uint32(asked.kind)*5 + uint32(asked.op)*3 + asked.root + uint32(asked.count)
+	if meet {
+		h += uint32(len(ps)) / 2
+	}
+	return &ps[h%uint32(len(ps))]
+}
+
+// find returns the schedule for an operation that has no algorithm yet.
+func (ps *fastPlans) find(o *operation, meet bool) *schedule {
+	p := ps.of(&o.call, meet)
+	if p.s == nil || p.asked != o.call || p.meet != meet || p.force != o.t.force.Load() ||
+		!slices.Equal(p.send, o.send) || !slices.Equal(p.recv, o.recv) {
+		return nil
+	}
+	return p.s
+}
+
+// keep keeps the schedule of an operation of which asked is the call without an algorithm.
+func (ps *fastPlans) keep(o *operation, asked call) {
+	p := ps.of(&asked, o.meet)
+	*p = fastPlan{asked, o.meet, o.t.force.Load(), append(p.send[:0], o.send...), append(p.recv[:0], o.recv...), o.plan}
+}
+
+const (
+	// fastLooks is how often the fast path looks for a flag, looks times each: some
+	// microseconds, in which ranks that make the same call at the same time answer.
+	fastLooks = 32
+	// fastProgress is the number of operations after which the fast path polls the links.
+	fastProgress = 64
+)
+
+// startFast performs an operation of a blocking call by flags within the call, which takes
+// half as long as by the way of all others: it enters no table, has no request of its own,
+// and nobody else sees it. That is possible if it is the only one of the board, is like an
+// earlier one, and the other ranks make their calls at about the same time. Otherwise it goes
+// the way of all others: from the beginning (startFast returns nil), or from where it is.
+func startFast(t *Team, o *operation) *Request {
+	c, ch := t.t, t.ch
+	if f := c.figures.Load(); f == nil || !f.flags || c.s.check {
+		return nil
+	}
+	b := c.board
+	b.mu.Lock()
+	meets, asked := o.kind.meets(), o.call
+	if b.dead.Load() || len(b.queue) > 0 {
+		b.mu.Unlock()
+		return nil
+	}
+	c.mu.Lock()
+	meet := !meets && (ch.loose+1 >= maxLoose || b.loose+1 >= maxLooseFlags)
+	plan := b.fast.find(o, meet)
+	if plan == nil || c.err != nil || c.gone != nil || len(c.early) > 0 {
+		c.mu.Unlock()
+		b.mu.Unlock()
+		return nil
+	}
+	o.alg = algFlags
+	k := ch.number(o)
+	ch.recent[k.seq%uint32(len(ch.recent))] = o.call
+	c.mu.Unlock()
+	b.number(o)
+	o.key, o.plan = k, plan
+	o.temp = slices.Grow(o.temp, plan.temp)
+	o.bufs[tmp] = o.temp[:plan.temp]
+	over := b.performSoon(o)
+	flag, pc, puts := o.flag, o.pc, o.puts
+	if over {
+		b.over.Store(flag)
+	}
+	b.unlock()
+	if flag%fastProgress == 0 {
+		c.eng.Progress()
+	}
+	if over {
+		c.reuse(o)
+		return &complete
+	}
+	o.call = asked
+	r, err := c.enter(o, k)
+	if err != nil {
+		c.reuse(o)
+		return refused(err)
+	}
+	o.flag, o.pc, o.puts = flag, pc, puts
+	c.launch(o, algFlags, true)
+	b.spin(flag)
+	return r
+}
+
+// performSoon performs an operation whose flags come soon. It reports whether it is over; if
+// a line is wrong, it is not. b.mu is held.
+func (b *board) performSoon(o *operation) (over bool) {
+	n := fastLooks
+	if c := b.t.s.contention; c.TakesTurns() || c.Shared() {
+		n = 1 // others need the processor
+	}
+	for ; n > 0; n-- {
+		if wrong, ok := b.perform(o); ok || wrong != nil || len(b.posts) > 0 {
+			return ok // puts are made when b.mu is released
+		}
+		for n > 0 && !b.look() {
+			n--
+		}
+	}
+	return false
+}
