@@ -182,26 +182,31 @@ func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
 // divide lets the engine divide a put or a get, whose arguments have been checked, over the
 // rails, or choose one of them.
 func divide(p *Peer, o *initiator.Op, remote Remote, local Buffer) {
-	keys := railKeys(p, remote, local)
+	keys := railKeys(p, remote)
+	ownKeys(p, &keys, local)
 	o.Divide(&keys)
 }
 
-// railKeys returns the keys of memory on all connections.
-func railKeys(p *Peer, remote Remote, local Buffer) (keys [mr.MaxRails]initiator.PartKeys) {
+// railKeys returns the keys of remote memory on all connections.
+func railKeys(p *Peer, remote Remote) (keys [mr.MaxRails]initiator.PartKeys) {
 	there := remote.key.contents
+	keys[0] = initiator.PartKeys{RKey: there.RKeys[p.num], Link: p.link, Has: true}
 	for i := range p.rails {
-		link, num := p.link, p.num
-		if i > 0 {
-			link, num = p.rails[i].link, p.rails[i].num
-			if !p.rails[i].has || there.Rails>>num&1 == 0 {
-				continue
-			}
-		}
-		if sge, err := local.sge(p.eng, link); err == nil {
-			keys[i] = initiator.PartKeys{LKey: sge.LKey, RKey: there.RKeys[num], Has: true}
+		if r := &p.rails[i]; r.has && there.Rails>>r.num&1 != 0 {
+			keys[i] = initiator.PartKeys{RKey: there.RKeys[r.num], Link: r.link, Has: true}
 		}
 	}
 	return keys
+}
+
+// ownKeys sets the keys of local memory.
+func ownKeys(p *Peer, keys *[mr.MaxRails]initiator.PartKeys, local Buffer) {
+	for i := range keys {
+		if k := &keys[i]; k.Has {
+			sge, err := local.sge(p.eng, k.Link)
+			k.LKey, k.Has = sge.LKey, err == nil
+		}
+	}
 }
 
 // moveLong is move for a transfer that is too long for one request.
@@ -229,7 +234,8 @@ func (p *Peer) long(o *initiator.Op, remote Remote, local Buffer) error {
 	c.End()
 	if first := (Buffer{region: local.region, off: local.off, n: initiator.DivideFrom}); p.railed && o.Kind() <= initiator.Get {
 		if sge, err := first.sge(p.eng, p.link); err == nil {
-			keys := railKeys(p, remote, first)
+			keys := railKeys(p, remote)
+			ownKeys(p, &keys, first)
 			o.DivideLong(&keys, sge, addr)
 		}
 	}
@@ -259,6 +265,10 @@ func (p *Peer) user(k initiator.Kind, at Remote, mem []byte) Request {
 	o.Remote(addr, rkey)
 	if len(mem) > 0 {
 		o.Memory(mem)
+	}
+	if p.railed && len(mem) >= initiator.DivideFrom {
+		keys := railKeys(p, at)
+		o.Divide(&keys)
 	}
 	return p.post(o)
 }

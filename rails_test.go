@@ -360,6 +360,32 @@ func TestLongOperationsAreDivided(t *testing.T) {
 	require.ErrorIs(t, p.Put(keys[1].At(most), mems[0].Slice(0, 2*most)).Wait(ctx), ErrBounds)
 }
 
+// Memory that is not registered is divided as well: it is pinned on all rails until the request
+// is complete.
+func TestRailsCarryBytes(t *testing.T) {
+	onRails(t, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		const most = 1 << 18
+		_, keys := share(t, es, most)
+		mem := make([]byte, 2*most)
+		p, rng := es[0].Peer(1), rand.New(rand.NewPCG(9, 10))
+		for i := range uint64(40) {
+			n := most >> (rng.IntN(3) * 5)
+			testutil.Fill(mem[:n], i, 0)
+			clear(mem[most:][:n])
+			put := p.PutBytes(keys[1].At(0), mem[:n])
+			if i%8 == 5 {
+				es[rng.IntN(2)].breakRail(1)
+			}
+			get := p.GetBytes(mem[most:][:n], keys[1].At(0))
+			require.NoError(t, WaitAll(ctx, put, get))
+			require.NoError(t, testutil.Verify(mem[most:][:n], i, 0))
+		}
+		require.Positive(t, parts(p))
+		require.NoError(t, es[0].Invalidate(mem), "nothing is in use")
+	})
+}
+
 // breakRail ends a rail, as its link would, which WatchRails reports. It returns false if the
 // rail is not connected.
 func (e *Engine) breakRail(number int) (did bool) {

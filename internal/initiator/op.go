@@ -64,7 +64,8 @@ func (o *Op) Local(sge fabric.SGE) { o.sge = sge }
 // Remote sets the peer's memory.
 func (o *Op) Remote(addr uint64, rkey uint32) { o.remote, o.rkey = addr, rkey }
 
-// Divide lets the engine divide o, a put or a get with Local and Remote, over the rails.
+// Divide lets the engine divide o, a put or a get with Local and Remote, over the rails. With
+// Memory the engine sets the LKeys.
 func (o *Op) Divide(keys *[mr.MaxRails]PartKeys) {
 	o.extend().divided.keys = *keys
 	o.divides = true
@@ -75,8 +76,13 @@ func (o *Op) Divide(keys *[mr.MaxRails]PartKeys) {
 // what one request can move.
 func (o *Op) DivideLong(keys *[mr.MaxRails]PartKeys, sge fabric.SGE, addr uint64) {
 	o.Divide(keys)
-	o.sge, o.remote = sge, addr
-	o.sge.Len = 0
+	o.remote = addr
+	o.slices(sge.Addr)
+}
+
+// slices divides o, which has a Cursor, in slices of the local memory from addr on.
+func (o *Op) slices(addr uint64) {
+	o.sge = fabric.SGE{Addr: addr}
 	o.more.rest = o.more.cur.Len()
 	o.slice()
 }

@@ -35,6 +35,9 @@ func (u *user) stage(o *Op) error {
 	if u.pin, err = q.link.pins.Take(u.mem, access); err != nil {
 		return err
 	}
+	if o.divides {
+		u.stageRails(o, access)
+	}
 	if uint64(n) <= q.max {
 		o.sge = fabric.NewSGE(u.mem, u.pin.LKey())
 		return nil
@@ -43,7 +46,26 @@ func (u *user) stage(o *Op) error {
 	c.AddLocal(onesided.Piece{Addr: fabric.Addr(u.mem), Len: uint64(n), Key: u.pin.LKey()})
 	c.AddRemote(onesided.Piece{Addr: o.remote, Len: uint64(n), Key: o.rkey})
 	c.End()
+	if o.divides {
+		o.slices(fabric.Addr(u.mem))
+	}
 	return nil
+}
+
+// stageRails registers the memory on the links of all rails that are up. A rail where that
+// fails gets no part.
+func (u *user) stageRails(o *Op, access fabric.Access) {
+	keys := &o.more.keys
+	keys[0].LKey = u.pin.LKey()
+	for i := 1; i < len(keys); i++ {
+		k := &keys[i]
+		if k.Has = k.Has && o.q.rails.rail[i].ep != nil; !k.Has {
+			continue
+		}
+		var err error
+		u.pins[i], err = o.q.eng.links[k.Link].pins.Take(u.mem, access)
+		k.LKey, k.Has = u.pins[i].LKey(), err == nil
+	}
 }
 
 // stageSmall copies the memory, or allocates the memory of a copy.
@@ -80,5 +102,10 @@ func (u *user) unstage(o *Op) {
 		_ = o.q.eng.staging.Free(u.piece) // a live piece: cannot fail
 	}
 	o.q.link.pins.Release(&u.pin)
+	if o.more.divided.keys[0].Has {
+		for i := range u.pins {
+			o.q.eng.links[o.more.divided.keys[i].Link].pins.Release(&u.pins[i])
+		}
+	}
 	*u = user{}
 }

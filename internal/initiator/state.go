@@ -153,6 +153,7 @@ type user struct {
 	mem   []byte
 	piece mr.Piece // copy of the memory in the staging arena
 	pin   message.Pin
+	pins  [mr.MaxRails]message.Pin // on the links of other rails than rail 0
 }
 
 // group is the data of one group.
@@ -479,6 +480,7 @@ type mapped struct {
 // PartKeys holds the keys of an operation's memory on one rail.
 type PartKeys struct {
 	LKey, RKey uint32
+	Link       int  // index of the rail's link
 	Has        bool // both sides have registered the memory there
 }
 
