@@ -17,6 +17,7 @@ func (q *Queue) Plan(p *logp.Params, forced bool, way logp.Way) {
 	q.eng.prog.AssertOwned()
 	g := &q.groups
 	g.params, g.forced, g.way = p, forced, way
+	q.rails.assume()
 }
 
 // wake adds q to the queues with something to post, once it has a connection.

@@ -106,6 +106,16 @@ func (x *Rails) assumed() logp.Rail {
 	return c
 }
 
+// assume sets the cost of the rails that have not been timed, rail 0 among them: what is assumed
+// of one must not differ from what is assumed of the others.
+func (x *Rails) assume() {
+	for i := range x.rail {
+		if r := &x.rail[i]; r.samples == 0 && (i == 0 || r.ep != nil) {
+			r.cost = x.assumed()
+		}
+	}
+}
+
 // endpoint returns the endpoint of a rail, nil if it has none.
 func (x *Rails) endpoint(i int) fabric.Endpoint {
 	if i == 0 {

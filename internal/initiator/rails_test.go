@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/mr"
 )
@@ -47,6 +48,29 @@ func TestRailsAreTimedFirst(t *testing.T) {
 	}
 	d, timed = plan(n)
 	require.True(t, timed && d.probe)
+}
+
+// What is assumed of the rails is the same for all of them, also if the path has been measured
+// since they are up.
+func TestRailsAssumeThePath(t *testing.T) {
+	a, _ := pair(t, sim.Options{})
+	a.Prog.Do(func() {
+		x := a.Queue.Rails()
+		for i := 1; i < 3; i++ {
+			x.Up(i, struct{ fabric.Endpoint }{})
+			defer x.Down(i)
+		}
+		x.rail[2].samples, x.rail[2].cost.PerByte = 1, 77
+		a.Queue.Plan(&logp.Params{Lh: 500}, false, 0)
+		o := &Op{sge: fabric.SGE{Len: WholeFrom}, more: &more{}}
+		for i := range 3 {
+			o.more.keys[i].Has = true
+		}
+		x.plan(o, &o.more.divided)
+		require.Equal(t, x.rail[0].cost, x.rail[1].cost)
+		require.EqualValues(t, 1000, x.rail[1].cost.Latency)
+		require.EqualValues(t, 77, x.rail[2].cost.PerByte, "it was timed")
+	})
 }
 
 // Each way is tried, the fastest is used, and the others take a bounded share of the time.
