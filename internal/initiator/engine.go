@@ -11,6 +11,7 @@ import (
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/progress"
+	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/mr"
 )
 
@@ -193,6 +194,15 @@ func (q *Queue) Down(err error) {
 	if w := &q.eng.awaits; len(w.list) > 0 {
 		w.look()
 	}
+}
+
+// Plan makes puts and gets of several pieces use the cheapest method by p, which must not
+// change any more, or the forced one. Owner's.
+func (q *Queue) Plan(p *logp.Params, forced bool, way logp.Way) {
+	q.eng.prog.AssertOwned()
+	g := &q.groups
+	g.params, g.forced, g.way = p, forced, way
+	q.rails.assume()
 }
 
 // Idle reports whether the queue has no requests on the link and no operations listed.

@@ -11,15 +11,6 @@ func (q *Queue) Max() uint64 { return q.max }
 // goroutine may call it.
 func (q *Queue) Immediate() bool { return q.immediate }
 
-// Plan makes puts and gets of several pieces use the cheapest method by p, which must not
-// change any more, or the forced one. Owner's.
-func (q *Queue) Plan(p *logp.Params, forced bool, way logp.Way) {
-	q.eng.prog.AssertOwned()
-	g := &q.groups
-	g.params, g.forced, g.way = p, forced, way
-	q.rails.assume()
-}
-
 // wake adds q to the queues with something to post, once it has a connection.
 func (q *Queue) wake() {
 	if q.ep == nil {
