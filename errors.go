@@ -33,8 +33,8 @@ var (
 
 	// ErrPeerHung says that the peer's process exists, but that its engine has made no
 	// progress for Config.HangTimeout, because it is stopped, starved or stuck, or that it
-	// has not given back the memory of a receive that was withdrawn. The connection was
-	// closed.
+	// has not given back the memory of a receive that was withdrawn, or not done its part of
+	// a message that both ends copy. The connection was closed.
 	ErrPeerHung = errors.New("peer hung: no progress")
 
 	// ErrRemoteAccess says that the target refused a key, an address or a right.

@@ -54,10 +54,10 @@ type Options struct {
 	// means unknown; the ratio is then 2.
 	CopyRate, RegisterRate, LinkRate float64
 
-	// Carry is the least size in bytes of a message that the sender may write instead of the
-	// receiver reading it, if the link and the Handler (see Carrier) allow it. Zero means 64
-	// KiB: the agreement costs a control message and an atomic, some 0.2 µs. Negative means
-	// none.
+	// Carry is the least size in bytes of an announced message that the sender may write
+	// instead of the receiver reading it, if the link and the Handler (see Carrier) allow it;
+	// both copy slices of one of 256 KiB or more. Zero means 64 KiB: the agreement costs a
+	// control message and an atomic, some 0.2 µs. Negative means none, also for adverts.
 	Carry int
 
 	// Ring configures the ring for control messages. Zero fields mean 32 blocks of 256
