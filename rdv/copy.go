@@ -2,22 +2,20 @@ package rdv
 
 import "github.com/seed33544411/rma/fabric"
 
-// share copies one slice of one of the shared transfers, so that others and control messages get
-// their turn.
+// share copies one slice of the oldest shared transfer that has one left, so that control messages
+// get their turn, and transfers end one after the other instead of all together.
 //
 // Hot path.
 func (c *Channel) share() (did bool) {
-	for range len(c.shares.all) {
-		if c.shares.turn++; c.shares.turn >= len(c.shares.all) {
-			c.shares.turn = 0
+	for born := uint64(0); c.live; {
+		sh := c.shares.next(born)
+		if sh == nil {
+			break
 		}
-		sh := c.shares.all[c.shares.turn]
-		if !sh.busy || sh.state == slicePosted || sh.state == sliceOver {
-			continue
-		}
+		born = sh.born
 		any, moved := c.shareStep(sh)
-		if did = did || any; moved || !c.live {
-			return did
+		if did = did || any; moved {
+			break
 		}
 	}
 	return did

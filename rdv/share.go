@@ -44,6 +44,7 @@ type share struct {
 	state  uint8
 	busy   bool
 	at     int           // the slice that is copied
+	born   uint64        // rising in the order of the beginnings
 	note   doneNote      // shareAdvert: position and tag of the message
 	token  uint64        // shareWrite
 	owing  time.Duration // time that the peer alone has had something to do, see Overdue
@@ -59,7 +60,7 @@ func (sh *share) waits() bool { return sh.state == sliceOver && !sh.owned() }
 type shares struct {
 	all  []*share
 	n    int    // in use
-	turn int    // of all, whose slice was copied last
+	born uint64 // of the youngest
 	most uint64 // bytes of a slice
 	wr   [1]fabric.WR
 	sge  [1]fabric.SGE
@@ -98,13 +99,27 @@ func (s *shares) of(use uint8, slot int) *share {
 
 func (s *shares) begin(sh *share, use uint8, slot int, id ID, n uint32) *share {
 	s.n++
+	s.born++
 	parts := slice(n)
 	back := use == shareOutgoing || use == shareWrite
 	*sh = share{
 		claimant: claimant{id: id, n: parts.n, back: back}, parts: parts,
-		index: sh.index, slot: uint16(slot), use: use, busy: true,
+		index: sh.index, slot: uint16(slot), use: use, busy: true, born: s.born,
 	}
 	return sh
+}
+
+// next returns the oldest share that is younger than born and that this side can go on with, nil
+// if there is none.
+//
+// Hot path.
+func (s *shares) next(born uint64) (oldest *share) {
+	for _, sh := range s.all {
+		if sh.busy && sh.born > born && sh.state != slicePosted && sh.state != sliceOver && (oldest == nil || sh.born < oldest.born) {
+			oldest = sh
+		}
+	}
+	return oldest
 }
 
 // give ends the use of sh, which may be nil.

@@ -224,3 +224,30 @@ func TestMoreTransfersThanClaims(t *testing.T) {
 	require.Positive(t, x.a.ch.Stats().Slices)
 	require.Positive(t, x.a.ch.Stats().Writes)
 }
+
+// Shared transfers are copied one after the other, so that they end one after the other.
+func TestOldestShareFirst(t *testing.T) {
+	t.Parallel()
+	const size, n = 512 << 10, 3
+	la, lb := simLinks(sim.Options{Caps: caps("ibv", mapped)})(t)
+	x := transfer{ha: newCarrier(t, la, size), hb: newCarrier(t, lb, size)}
+	x.a, x.b = pairOn(t, la, lb, x.ha, x.hb, Options{}, Options{})
+	for i := range n {
+		_, res, err := x.b.ch.Advertise(Want{Pos: uint64(i)}, x.hb.mem.reg.Key(), uint64(i))
+		require.NoError(t, err)
+		require.Equal(t, Accepted, res)
+	}
+	require.NoError(t, x.b.ch.Flush())
+	x.a.until(t, "the adverts", func() bool { return len(x.ha.adverts) == n })
+	s, _, _ := x.ha.Source(0)
+	for i := range n {
+		res, err := x.a.ch.Write(x.ha.adverts[i].ID, uint64(i), 2, []fabric.SGE{s}, uint64(i))
+		require.NoError(t, err)
+		require.Equal(t, Accepted, res)
+	}
+	for i := range n {
+		x.a.until(t, "a write", func() bool { return len(x.ha.sent) > i })
+		require.Less(t, x.a.ch.Stats().Slices, uint64(4*(i+2)), "slices of transfers behind the next one")
+	}
+	x.play(t, [2]int{1, 1}, func() bool { return len(x.hb.filled) == n })
+}
