@@ -47,7 +47,7 @@ func (s *sink) advertise(w Want, k fabric.RemoteKey, token uint64) (ID, Result, 
 	var ref claimRef
 	word, claimed := uint16(0), false
 	if k.Len >= leastShared {
-		if word, claimed = s.claims.take(id); claimed {
+		if word, claimed = s.claims.take(claimName(id, true)); claimed {
 			ref = s.claims.ref(word)
 		}
 	}

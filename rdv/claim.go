@@ -60,14 +60,14 @@ func (c *claims) open() bool {
 	return true
 }
 
-// take opens a word for the transfer or advert with that id, and returns its number.
-func (c *claims) take(id ID) (i uint16, ok bool) {
+// take opens a word of that name, and returns its number.
+func (c *claims) take(name uint64) (i uint16, ok bool) {
 	if !c.open() || len(c.free) == 0 {
 		return 0, false
 	}
 	i = c.free[len(c.free)-1]
 	c.free = c.free[:len(c.free)-1]
-	claimWord(c.mem, int(i)).Store(uint64(id))
+	claimWord(c.mem, int(i)).Store(name)
 	return i, true
 }
 

@@ -10,7 +10,7 @@ import (
 // SetupSize is the length of a marshalled Setup in bytes.
 const SetupSize = 12 + eager.SetupSize
 
-const setupVersion = 7 // docs/wire.md describes the older versions
+const setupVersion = 8 // docs/wire.md describes the older versions
 
 // Setup describes a side to its peer: its bounds of outstanding operations, and its ring.
 // It is exchanged out of band, see docs/wire.md.

@@ -27,7 +27,7 @@ func TestSetupGolden(t *testing.T) {
 	s := goodSetup()
 	b := s.Append(nil)
 	require.Len(t, b, SetupSize)
-	require.Equal(t, []byte{7, 0, 2, 1, 3, 2, 4, 1, 5, 2, 6, 0}, b[:12])
+	require.Equal(t, []byte{8, 0, 2, 1, 3, 2, 4, 1, 5, 2, 6, 0}, b[:12])
 	require.Equal(t, s.Ring.Append(nil), b[12:])
 	got, rest, err := ParseSetup(append(b, 9))
 	require.NoError(t, err)

@@ -101,9 +101,9 @@ func (s *shares) begin(sh *share, use uint8, slot int, id ID, n uint32) *share {
 	s.n++
 	s.born++
 	parts := slice(n)
-	back := use == shareOutgoing || use == shareWrite
+	back, advert := use == shareOutgoing || use == shareWrite, use == shareAdvert || use == shareWrite
 	*sh = share{
-		claimant: claimant{id: id, n: parts.n, back: back}, parts: parts,
+		claimant: claimant{id: id, name: claimName(id, advert), n: parts.n, back: back}, parts: parts,
 		index: sh.index, slot: uint16(slot), use: use, busy: true, born: s.born,
 	}
 	return sh

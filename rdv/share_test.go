@@ -251,3 +251,30 @@ func TestOldestShareFirst(t *testing.T) {
 	}
 	x.play(t, [2]int{1, 1}, func() bool { return len(x.hb.filled) == n })
 }
+
+// A sender that has not heard yet that its transfer has ended finds the claim word in use for an
+// advert that has the same id, and leaves it alone.
+func TestClaimWordInUseAgain(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	x := offered(t, simLinks(sim.Options{Caps: caps("ibv", mapped)}), size)
+	x.a.until(t, "the CTS", func() bool { return x.a.ch.shares.n > 0 })
+	require.Zero(t, x.a.ch.Stats().Slices)
+	id, word := x.b.ch.in[0].id, x.b.ch.shares.of(shareIncoming, 0).number
+	x.b.until(t, "the message", func() bool { return len(x.hb.received) > 0 })
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		require.NoError(t, x.b.turn())
+		ad, res, err := x.b.ch.Advertise(Want{Pos: 1}, x.hb.mem.reg.Key(), 9)
+		require.NoError(t, err)
+		if res == Accepted {
+			require.Equal(t, id, ad)
+		}
+		return res == Accepted
+	}, "the advert")
+	require.EqualValues(t, word+1, x.b.ch.mine[0].word)
+	require.NoError(t, x.b.ch.Flush())
+	x.a.until(t, "the end of the transfer", func() bool { return len(x.ha.sent) > 0 })
+	require.NoError(t, x.ha.sent[0])
+	require.Zero(t, x.a.ch.Stats().Slices, "slices of a message that has ended")
+	x.a.until(t, "the advert", func() bool { return len(x.ha.adverts) > 0 })
+}

@@ -242,7 +242,7 @@ func (s *sink) offer(t *incoming) bool {
 	if !ok || s.answers.Len() > 0 {
 		return false
 	}
-	word, ok := s.claims.take(t.id)
+	word, ok := s.claims.take(claimName(t.id, false))
 	if !ok {
 		return false
 	}

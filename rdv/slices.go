@@ -1,9 +1,6 @@
 package rdv
 
-import (
-	"math/bits"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // leastSlice is the least size of a slice in bytes: copying it takes some 5 to 15 µs, against
 // some 0.3 µs for the claim, the request and the poll.
@@ -38,13 +35,17 @@ func (s slicing) at(i int) (off, n uint32) {
 // A claim word has the id of the transfer or advert in its low half and three counts above:
 // slices that the receiver has claimed, from the front; slices that the sender has claimed,
 // from the back; slices that are copied. Either end changes it by compare-and-swap alone, and
-// only adds to its own count or to the last one. Both begin at an id without counts.
+// only adds to its own count or to the last one. Both begin at an id without counts. Ids of
+// transfers and of adverts are numbered by different sides, so a bit tells them apart: a sender
+// that has not heard yet of the end of its transfer may find the word in use for an advert.
 const (
 	claimBits   = 10
 	claimMask   = 1<<claimBits - 1
 	frontShift  = 32
 	backShift   = frontShift + claimBits
 	copiedShift = backShift + claimBits
+	claimAdvert = 1 << 62
+	claimCounts = 1<<(3*claimBits) - 1 // of a word shifted by frontShift
 )
 
 // claimant is one end of a transfer as its claim word counts it. All decisions about memory
@@ -52,12 +53,24 @@ const (
 // which end copies a slice, and nothing more.
 type claimant struct {
 	id   ID
-	n    int  // slices
-	back bool // this end is the sender
+	name uint64 // the word without its counts
+	n    int    // slices
+	back bool   // this end is the sender
 
 	claimed, copied int // slices of this end
 	theirs, placed  int // slices of the other end that it had claimed, and copied, when the word was last read
 }
+
+// claimName returns the claim word of a transfer or advert without counts.
+func claimName(id ID, advert bool) uint64 {
+	if advert {
+		return uint64(id) | claimAdvert
+	}
+	return uint64(id)
+}
+
+// nameOf returns a claim word without its counts.
+func nameOf(word uint64) uint64 { return word &^ (claimCounts << frontShift) }
 
 // read reads the word, and reports whether it is as the rules allow.
 func (c *claimant) read(word uint64) bool {
@@ -66,7 +79,7 @@ func (c *claimant) read(word uint64) bool {
 		mine, theirs = theirs, mine
 	}
 	placed := int(word>>copiedShift&claimMask) - c.copied
-	if ID(word) != c.id || bits.Len64(word) > copiedShift+claimBits || mine != c.claimed ||
+	if nameOf(word) != c.name || mine != c.claimed ||
 		theirs < c.theirs || mine+theirs > c.n || placed < c.placed || placed > theirs {
 		return false
 	}
@@ -98,7 +111,7 @@ func (c *claimant) claim(word *atomic.Uint64) (i int, r claimResult) {
 	for range claimTries {
 		w := word.Load()
 		switch {
-		case !c.read(w) && c.back && ID(w) != c.id:
+		case !c.read(w) && c.back && nameOf(w) != c.name:
 			return 0, claimNone // the receiver has ended the use of the word
 		case !c.read(w):
 			return 0, claimBad

@@ -71,7 +71,7 @@ func TestEveryOrderOfClaims(t *testing.T) {
 		walk = func(path []int) {
 			var word atomic.Uint64
 			word.Store(7)
-			ends := [2]modelEnd{{c: claimant{id: 7, n: n}}, {c: claimant{id: 7, n: n, back: true}}}
+			ends := [2]modelEnd{{c: claimant{name: 7, n: n}}, {c: claimant{name: 7, n: n, back: true}}}
 			for _, e := range path {
 				if !ends[e].step(t, &word) {
 					return // the other choice reaches the same states
@@ -118,7 +118,7 @@ func TestClaimsInParallel(t *testing.T) {
 		var g sync.WaitGroup
 		for e := range 2 {
 			g.Go(func() {
-				c := claimant{id: 3, n: n, back: e == 1}
+				c := claimant{name: 3, n: n, back: e == 1}
 				for {
 					i, r := c.claim(&word)
 					if r == claimAgain {
@@ -178,10 +178,11 @@ func TestHostileWords(t *testing.T) {
 		"another id":           {w(2, 3, 3) + 1, false, false},
 		"nothing":              {0, false, false},
 		"everything":           {math.MaxUint64, false, false},
-		"a high bit":           {w(2, 3, 3) | 1<<62, false, false},
+		"an advert":            {w(2, 3, 3) | claimAdvert, false, false},
+		"the high bit":         {w(2, 3, 3) | 1<<63, false, false},
 	} {
 		for _, back := range []bool{false, true} {
-			c := claimant{id: id, n: n, back: back, claimed: 2, copied: 1, theirs: 3, placed: 2}
+			c := claimant{name: id, n: n, back: back, claimed: 2, copied: 1, theirs: 3, placed: 2}
 			want := x.front
 			if back {
 				want = x.back
@@ -197,7 +198,7 @@ func FuzzClaimWord(f *testing.F) {
 		const n = 8
 		var word atomic.Uint64
 		word.Store(5)
-		c := claimant{id: 5, n: n, back: back}
+		c := claimant{name: 5, n: n, back: back}
 		claimed := map[int]bool{}
 		for ; len(script) >= 9; script = script[9:] {
 			var x uint64
