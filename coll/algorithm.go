@@ -20,12 +20,16 @@ const (
 	algRing                    // blocks from rank to rank, p-1 rounds
 	algScatter                 // reduce or scatter blocks first, then collect them
 	algFlags                   // a tree, doubling or dissemination by lines of a board
+	algShared                  // all ranks with all, by memory that they share
 	numAlgorithms
 )
 
-var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter", "flags"}
+var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter", "flags", "shared"}
 
 func (a algorithm) String() string { return algNames[a] }
+
+// onBoard reports whether a board performs the operations of an algorithm.
+func (a algorithm) onBoard() bool { return a == algFlags || a == algShared }
 
 // problem is what a schedule solves, on one rank. Blocks are by rank; those that the
 // operation does not use on this rank are zero.
@@ -38,42 +42,73 @@ type problem struct {
 }
 
 // algorithms returns the algorithms that can perform a call by a team. The first is one for
-// small data. The last may be algFlags, which not all teams have, and not for large data.
-func algorithms(c call) []algorithm {
-	if as := inOrderAlgorithms[c.kind]; c.op == opFuncInOrder && as != nil {
+// small data. Behind the others are those of boards, which not all teams have, and not for large
+// data.
+func algorithms(c call) []algorithm { return available(c, true, true) }
+
+// available is algorithms without those of boards that are not possible.
+func available(c call, flags, shared bool) []algorithm {
+	k := 0
+	if flags {
+		k = 1
+	}
+	if shared {
+		k += 2
+	}
+	if as := inOrderPossible[c.kind][k]; c.op == opFuncInOrder && as != nil {
 		return as
 	}
-	return allAlgorithms[c.kind]
+	return allPossible[c.kind][k]
+}
+
+// Those of allAlgorithms and inOrderAlgorithms, without those of boards, with algFlags, with
+// algShared, and with both.
+var allPossible, inOrderPossible = possible(&allAlgorithms), possible(&inOrderAlgorithms)
+
+func possible(of *[numKinds][]algorithm) (out [numKinds][4][]algorithm) {
+	for k, as := range of {
+		for i := range out[k] {
+			for _, a := range as {
+				if (a != algFlags || i&1 != 0) && (a != algShared || i&2 != 0) {
+					out[k][i] = append(out[k][i], a)
+				}
+			}
+		}
+	}
+	return out
 }
 
 var (
 	allAlgorithms = [numKinds][]algorithm{
-		kindBarrier:        {algDissemination, algFlags},
-		kindBcast:          {algBinomial, algChain, algScatter, algFlags},
-		kindReduce:         {algBinomial, algChain, algScatter, algFlags},
-		kindAllreduce:      {algDoubling, algHalving, algRing, algFlags},
-		kindReduceScatter:  {algDoubling, algLinear},
+		kindBarrier:        {algDissemination, algFlags, algShared},
+		kindBcast:          {algBinomial, algChain, algScatter, algFlags, algShared},
+		kindReduce:         {algBinomial, algChain, algScatter, algFlags, algShared},
+		kindAllreduce:      {algDoubling, algHalving, algRing, algFlags, algShared},
+		kindReduceScatter:  {algDoubling, algLinear, algShared},
 		kindReduceScatterv: {algDoubling, algLinear},
-		kindGather:         {algBinomial, algLinear},
+		kindGather:         {algBinomial, algLinear, algShared},
 		kindGatherv:        {algLinear},
-		kindScatter:        {algBinomial, algLinear},
+		kindScatter:        {algBinomial, algLinear, algShared},
 		kindScatterv:       {algLinear},
-		kindAllgather:      {algDissemination, algRing, algLinear},
+		kindAllgather:      {algDissemination, algRing, algLinear, algShared},
 		kindAllgatherv:     {algLinear, algRing},
-		kindAlltoall:       {algDissemination, algLinear},
+		kindAlltoall:       {algDissemination, algLinear, algShared},
 		kindAlltoallv:      {algLinear},
 		kindScan:           {algDissemination},
 		kindExscan:         {algDissemination},
 	}
 	// Those that keep the order of the operands, where not all do.
 	inOrderAlgorithms = [numKinds][]algorithm{
-		kindReduce:    {algBinomial, algFlags},
-		kindAllreduce: {algDoubling, algFlags},
+		kindReduce:    {algBinomial, algFlags, algShared},
+		kindAllreduce: {algDoubling, algFlags, algShared},
 	}
 )
 
 // build returns the schedule of the problem by its algorithm.
 func build(pr *problem) *schedule {
+	if pr.alg == algShared {
+		return buildShared(pr)
+	}
 	b := newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder)
 	b.folds = pr.size <= inlineMax && pr.count*uint64(pr.size) <= foldTotal
 	switch pr.kind {
@@ -107,7 +142,7 @@ func build(pr *problem) *schedule {
 		}
 		b.barrier(all...)
 	}
-	b.s.flags = pr.alg == algFlags
+	b.s.flags, b.s.alg = pr.alg == algFlags, pr.alg
 	return b.done()
 }
 

@@ -19,9 +19,11 @@ type machine struct {
 	g     *rand.Rand
 	ranks []*rank
 	mail  map[[3]int32][]byte // by sender, receiver, slot
+	told  map[[2]int32]uint32 // by teller, listener
 }
 
 type rank struct {
+	areas [][]byte // of all ranks
 	plan  *schedule
 	bufs  [][]byte
 	fold  folding
@@ -32,6 +34,9 @@ type rank struct {
 func (r *rank) mem(m mem) []byte {
 	if m.n == 0 {
 		return nil
+	}
+	if m.buf < 0 {
+		return r.areas[-1-m.buf][m.off : m.off+m.n]
 	}
 	return r.bufs[m.buf][m.off : m.off+m.n]
 }
@@ -116,6 +121,18 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 			copy(r.mem(s.to), b)
 		}
 		r.state[i] = 3
+	case s.kind == stepTell:
+		for l := range m.ranks {
+			if s.peer < 0 || l == int(s.peer) {
+				require.Greater(t, s.slot, m.told[[2]int32{at, int32(l)}])
+				m.told[[2]int32{at, int32(l)}] = s.slot
+			}
+		}
+		r.state[i] = 3
+	case s.kind == stepWait:
+		if m.told[[2]int32{s.peer, at}] >= s.slot {
+			r.state[i] = 3
+		}
 	case s.kind == stepFold:
 		copy(r.mem(s.to), r.mem(s.base))
 		r.fold(r.mem(s.to), r.mem(s.from), s.lower)
@@ -168,7 +185,7 @@ func TestAlgorithms(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, tried, 34, "algorithms of operations")
+	require.Len(t, tried, 43, "algorithms of operations")
 }
 
 func plus(dst, src []affine) {
@@ -182,7 +199,13 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 	seed := g.Uint64()
 	inPlace, meet := g.IntN(2) == 0, g.IntN(4) == 0
 	combine := op().combine
-	m := &machine{g: g, mail: map[[3]int32][]byte{}}
+	m := &machine{g: g, mail: map[[3]int32][]byte{}, told: map[[2]int32]uint32{}}
+	areas := make([][]byte, p)
+	for r := range areas {
+		if alg == algShared {
+			areas[r] = make([]byte, areaOf(p)/2)
+		}
+	}
 	lens := make([]int, p) // of blocks
 	for r := range lens {
 		lens[r] = n
@@ -293,6 +316,7 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 		require.NoError(t, setArguments(&a, k, r, p, root, n, send, recv, op))
 		a.alg, a.meet = alg, meet
 		m.add(build(&a.problem), a.bufs, a.fold)
+		m.ranks[r].areas = areas
 		wants[r], gots[r] = w, got
 	}
 	m.run(t)

@@ -208,7 +208,7 @@ func StartReduceScatter[T any](t *Team, send, recv []T, op Op[T]) *Request {
 // ReduceScatter combines the elements of send of all ranks, and copies block r of the result
 // to recv of rank r. send is as long as recv of all ranks together.
 func ReduceScatter[T any](ctx context.Context, t *Team, send, recv []T, op Op[T]) error {
-	return StartReduceScatter(t, send, recv, op).wait(ctx)
+	return StartReduceScatter(t.blocking, send, recv, op).wait(ctx)
 }
 
 // StartReduceScatterv starts ReduceScatterv.
@@ -252,7 +252,7 @@ func StartGather[T any](t *Team, root int, send, recv []T) *Request {
 // Gather copies send of rank r to block r of recv of the root. recv of other ranks is not
 // used. The root may pass its own elements in their block of recv, with send nil.
 func Gather[T any](ctx context.Context, t *Team, root int, send, recv []T) error {
-	return StartGather(t, root, send, recv).wait(ctx)
+	return StartGather(t.blocking, root, send, recv).wait(ctx)
 }
 
 // StartGatherv starts Gatherv.
@@ -297,7 +297,7 @@ func StartScatter[T any](t *Team, root int, send, recv []T) *Request {
 // Scatter copies block r of send of the root to recv of rank r. send of other ranks is not
 // used. If recv of the root is nil, its own block remains in send.
 func Scatter[T any](ctx context.Context, t *Team, root int, send, recv []T) error {
-	return StartScatter(t, root, send, recv).wait(ctx)
+	return StartScatter(t.blocking, root, send, recv).wait(ctx)
 }
 
 // StartScatterv starts Scatterv.
@@ -339,7 +339,7 @@ func StartAllgather[T any](t *Team, send, recv []T) *Request {
 // Allgather copies send of each rank r to block r of recv of all ranks. A rank may pass its
 // own elements in their block of recv, with send nil.
 func Allgather[T any](ctx context.Context, t *Team, send, recv []T) error {
-	return StartAllgather(t, send, recv).wait(ctx)
+	return StartAllgather(t.blocking, send, recv).wait(ctx)
 }
 
 // StartAllgatherv starts Allgatherv.
@@ -375,7 +375,7 @@ func StartAlltoall[T any](t *Team, send, recv []T) *Request {
 // the blocks between the ranks. A rank may pass its blocks in recv, with send nil or the same
 // slice.
 func Alltoall[T any](ctx context.Context, t *Team, send, recv []T) error {
-	return StartAlltoall(t, send, recv).wait(ctx)
+	return StartAlltoall(t.blocking, send, recv).wait(ctx)
 }
 
 // StartAlltoallv starts Alltoallv.

@@ -472,7 +472,7 @@ func TestForce(t *testing.T) {
 	for _, n := range []int{8, 1 << 20} {
 		alg, ps, err := ts[2].Choice("allreduce", n)
 		require.NoError(t, err)
-		algs := 3
+		algs := 4
 		if n == 8 {
 			algs++ // flags
 		}

@@ -84,6 +84,7 @@ type question struct {
 	kind    kind
 	inOrder bool
 	flags   bool // are possible
+	shared  bool // memory is
 	class   int  // of the number of bytes: four classes between powers of two
 }
 
@@ -94,27 +95,24 @@ func (t *team) choose(pr *problem, tag uint32) (a algorithm, ok bool) {
 	return t.chooseBy(t.figures.Load(), pr, tag)
 }
 
-// flagged returns algorithms of a call without algFlags, and whether that is among them and
-// the data small enough.
-func flagged(c call, as []algorithm) (others []algorithm, ok bool) {
-	n := len(as) - 1
-	if as[n] != algFlags {
-		return as, false
-	}
-	return as[:n], c.count*uint64(c.size) <= lineMax
+// byBoards reports whether the data of a call is small enough for algFlags and algShared, in a
+// team of p ranks that has boards and areas.
+func byBoards(c call, p int) (flags, shared bool) {
+	n := c.count * uint64(c.size)
+	return n <= lineMax, c.size <= lineMax && n <= sharedMax && sharedRounds(c.kind, p, int(n)) <= maxRounds
 }
 
 // chooseBy is choose by figures, which are nil if they have not come.
 func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bool) {
-	as := algorithms(pr.call)
-	others, flags := flagged(pr.call, as)
 	forced := t.forcedFor(pr.kind)
-	if flags = flags && tag == 0 && pr.team > 1 && pr.team <= maxPredicted; flags && f == nil && (forced == algAuto || forced == algFlags) {
-		return 0, false // not all ranks know alike whether flags are possible
+	flags, shared := false, false
+	if tag == 0 && pr.team > 1 && pr.team <= maxPredicted {
+		if flags, shared = byBoards(pr.call, pr.team); (flags || shared) && f == nil && (forced == algAuto || forced.onBoard()) {
+			return 0, false // not all ranks know alike what is possible
+		}
+		flags, shared = flags && f != nil && f.flags, shared && f != nil && f.shared
 	}
-	if flags = flags && f != nil && f.flags; !flags {
-		as = others
-	}
+	as := available(pr.call, flags, shared)
 	if slices.Contains(as, forced) {
 		return forced, true
 	}
@@ -131,7 +129,7 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 	if f == nil {
 		return 0, false
 	}
-	q := question{pr.kind, pr.inOrder, flags, class(n * int(pr.size))}
+	q := question{pr.kind, pr.inOrder, flags, shared, class(n * int(pr.size))}
 	if known := t.answers.Load(); known != nil {
 		if a, ok := (*known)[q]; ok {
 			return a, true
@@ -220,14 +218,15 @@ func (t *team) await(o *operation) bool {
 
 // ask starts the operations that distribute the figures of the first rank, those of its
 // slowest path to a member, and the keys of the boards. All ranks do so before the first
-// operation whose choice needs them.
+// operation whose choice needs them. If the ranks have areas, another one follows: see share.
 func (t *team) ask() {
 	procs := len((&figures{}).all()) * figureSizes // its place
 	buf := make([]float64, procs+1)
-	mine, keys := make([]byte, rma.KeySize), make([]byte, rma.KeySize*len(t.ranks))
+	mine, keys := make([]byte, boardKeys), make([]byte, boardKeys*len(t.ranks))
 	board := newBoard(t)
 	if board != nil {
-		copy(mine, board.in.Key().Append(nil))
+		wake, _ := t.s.wake()
+		copy(mine, wake.Key().Append(board.in.Key().Append(nil)))
 	}
 	t.mu.Lock()
 	t.board = board
@@ -256,11 +255,31 @@ func (t *team) ask() {
 		for i, to := range f.all() {
 			copy(to[:], buf[i*figureSizes:])
 		}
-		f.flags, f.procs = board.join(keys), max(1, int(buf[procs]))
-		t.know(f)
+		areas := false
+		f.flags, areas = board.join(keys)
+		f.procs = max(1, int(buf[procs]))
+		if !areas {
+			t.know(f)
+			return
+		}
+		go t.share(f, board) // it waits for connections
 	}
 	StartBcast(t.with(figuresTag), 0, buf).Then(over)
 	StartAllgather(t.with(figuresTag), mine, keys).Then(over)
+}
+
+// share maps the areas of the ranks, and tells the figures whether all ranks could.
+func (t *team) share(f *figures, b *board) {
+	all := []int32{0}
+	if b.mapAreas() {
+		all[0] = 1
+	}
+	StartAllreduce(t.with(figuresTag), nil, all, Min).Then(func(err error) {
+		if err == nil { // otherwise the team is revoked
+			f.shared = all[0] == 1
+			t.know(f)
+		}
+	})
 }
 
 // processors returns the number of processors that the ranks of the team have together, if all

@@ -20,6 +20,7 @@ import (
 // what the other has stored.
 type member struct {
 	key      rma.Key
+	wake     rma.Key      // of service.wake
 	posted   func(error)  // the end of a put
 	inFlight atomic.Int32 // puts
 	asked    bool         // reach was called; guarded by the board's mu, as the next one
@@ -31,8 +32,8 @@ type member struct {
 const boardWords = 128
 
 // asleep and bell return the offsets of these words in a board.
-func (b *board) asleep() int { return len(b.came) - boardWords }
-func (b *board) bell() int   { return len(b.came) - boardWords/2 }
+func (b *board) asleep() int { return b.area.at - boardWords }
+func (b *board) bell() int   { return b.area.at - boardWords/2 }
 
 // sleeps notes whether the engine looks for a flag. b.mu is held.
 func (b *board) sleeps(yes uint64) { onesided.Store64(b.came[b.asleep():], yes) }
@@ -97,13 +98,14 @@ type post struct {
 	rank     int // of the job
 	at, from int // offsets there and in out
 	n        int
+	wakes    bool // it is a signal that wakes the member, of no data
 }
 
 // post notes a put, which unlock makes. b.mu is held.
 func (b *board) post(peer int32, at, from, n int) {
 	m := &b.members[peer]
 	m.inFlight.Add(1)
-	b.posts = append(b.posts, post{m, b.t.ranks[peer], at, from, n})
+	b.posts = append(b.posts, post{m, b.t.ranks[peer], at, from, n, false})
 }
 
 // unlock releases b.mu, and then makes the puts: the engine may call handlers and other
@@ -119,6 +121,10 @@ func (b *board) unlock() {
 	b.posts = b.posts[:0]
 	b.mu.Unlock()
 	for _, p := range posts {
+		if p.wakes {
+			b.t.eng.Peer(p.rank).Signal(p.to.wake.At(0), rma.SignalSet, 1).Then(p.to.posted)
+			continue
+		}
 		b.t.eng.Peer(p.rank).Put(p.to.key.At(p.at), b.out.Slice(p.from, p.n)).Then(p.to.posted)
 	}
 }

@@ -73,7 +73,7 @@ func startFast(t *Team, o *operation) *Request {
 		b.mu.Unlock()
 		return nil
 	}
-	o.alg = algFlags
+	o.alg = plan.alg
 	k := ch.number(o)
 	ch.recent[k.seq%uint32(len(ch.recent))] = o.call
 	c.mu.Unlock()
@@ -101,7 +101,7 @@ func startFast(t *Team, o *operation) *Request {
 		return refused(err)
 	}
 	o.flag, o.pc, o.puts = flag, pc, puts
-	c.launch(o, algFlags, true)
+	c.launch(o, plan.alg, true)
 	b.spin(flag)
 	return r
 }

@@ -47,6 +47,7 @@ type board struct {
 	sent     []byte      // the memory of out
 	lines    int         // of an operation
 	members  []member    // by rank of the team
+	area     area        // for operations by shared memory
 	received func(error) // the end of the await
 	ctx      context.Context
 	cancel   func() // of reach
@@ -89,13 +90,21 @@ func newBoard(t *team) *board {
 		}
 	}
 	b := &board{t: t, lines: boardLines(len(t.ranks)), awaiting: -1}
+	if _, err := t.s.wake(); err != nil {
+		return nil
+	}
 	size := boardOps*b.lines*lineSize + boardWords
+	b.area.half = t.s.reserveArea(len(t.ranks)) / 2
+	b.area.at = size
+	b.area.data = size + areaHead(len(t.ranks))
 	var err error
-	if b.in, err = t.eng.Alloc(size); err != nil {
+	if b.in, err = t.eng.Alloc(b.area.data + 2*b.area.half); err != nil {
+		t.s.releaseArea(2 * b.area.half)
 		return nil
 	}
 	if b.out, err = t.eng.Alloc(size, 0); err != nil {
 		_ = b.in.Close()
+		t.s.releaseArea(2 * b.area.half)
 		return nil
 	}
 	b.came, b.sent = b.in.Bytes(), b.out.Bytes()
@@ -117,27 +126,35 @@ func newBoard(t *team) *board {
 // operation by flags of p ranks, with a barrier at its end.
 func boardLines(p int) int { return 2*bits.Len(uint(p)) + 2 }
 
+// boardKeys is the size of the keys of a rank: of its board, and of service.wake.
+const boardKeys = 2 * rma.KeySize
+
 // join sets the keys of the members, as they have told them. It reports whether all have a
-// board.
-func (b *board) join(all []byte) bool {
+// board, and whether all have an area.
+func (b *board) join(all []byte) (boards, areas bool) {
 	if b == nil {
-		return false
+		return false, false
 	}
 	b.members = make([]member, len(b.t.ranks))
+	areas = true
 	for r := range b.t.ranks {
-		k, err := rma.ParseKey(all[r*rma.KeySize : (r+1)*rma.KeySize])
-		if err != nil || k.Len() != len(b.came) {
-			return false
+		both := all[r*boardKeys : (r+1)*boardKeys]
+		k, err := rma.ParseKey(both[:rma.KeySize])
+		wake, bad := rma.ParseKey(both[rma.KeySize:])
+		full := b.area.data + areaOf(len(b.t.ranks))
+		if err != nil || bad != nil || wake.Len() != 8 || k.Len() != full && k.Len() != b.area.data {
+			return false, false
 		}
+		areas = areas && k.Len() == full
 		m := &b.members[r]
-		m.key = k
+		m.key, m.wake = k, wake
 		m.posted = func(err error) {
 			if m.inFlight.Add(-1); err != nil {
 				go b.t.revoke(err) // not under b.mu
 			}
 		}
 	}
-	return true
+	return true, areas
 }
 
 // close releases the memory, unless it may still be used. Then the engine does, at its end.
@@ -145,9 +162,11 @@ func (b *board) close() {
 	b.mu.Lock()
 	unused := b.awaiting < 0 && b.spinning == 0 && len(b.queue) == 0
 	b.release()
+	b.area.unmap()
 	b.mu.Unlock() // the engine, whose goroutine may be in run, has to let go of the memory
 	if unused {
 		_, _ = b.in.Close(), b.out.Close()
+		b.t.s.releaseArea(2 * b.area.half)
 	}
 }
 
@@ -155,11 +174,12 @@ func (b *board) close() {
 // operations with the same place in the board have one between them in which all ranks wait
 // for each other. Who has completed that one knows that all have begun it, and have therefore
 // completed those before: their lines have been read.
-func (b *board) admit(o *operation) (flag uint64) {
+func (b *board) admit(o *operation, alg algorithm) (flag uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.alg = alg
 	b.number(o)
 	return b.last
 }
@@ -171,6 +191,9 @@ func (b *board) number(o *operation) {
 	if b.loose++; o.kind.meets() || o.meet || b.loose >= maxLooseFlags {
 		o.meet = !o.kind.meets()
 		b.loose = 0
+	}
+	if o.alg == algShared {
+		b.admitShared(o)
 	}
 }
 
@@ -241,6 +264,9 @@ func (b *board) perform(o *operation) (wrong error, ok bool) {
 	base := int(o.flag%boardOps) * b.lines * lineSize
 	if o.pc == 0 {
 		b.past[o.flag%boardOps] = admitted{o.key.seq, o.call, len(o.plan.expected)}
+		if o.plan.writes && !b.free(o) {
+			return nil, false
+		}
 	}
 	for ; o.pc < len(o.plan.steps); o.pc++ {
 		s := &o.plan.steps[o.pc]
@@ -264,6 +290,12 @@ func (b *board) perform(o *operation) (wrong error, ok bool) {
 				copy(o.mem(s.to), data)
 			} else {
 				o.combine(s, 0, data)
+			}
+		case stepTell:
+			b.tell(o, s)
+		case stepWait:
+			if wrong, ok := b.heard(o, s); !ok || wrong != nil {
+				return wrong, false
 			}
 		case stepFold:
 			o.combine(s, 0, o.mem(s.from))
@@ -307,6 +339,14 @@ func (b *board) stray(flag uint64) error {
 		end := base + (i+1)*lineSize
 		if onesided.Load64(b.came[end-8:]) == flag {
 			if wrong := b.differs(a.call, b.came[end-lineFixed:end-8]); wrong != nil {
+				return wrong
+			}
+		}
+	}
+	for r := 0; r < len(b.area.mems) && a.call.alg == algShared; r++ {
+		at := b.area.lineOf(r, flag)
+		if line := b.came[at : at+tellSize]; r != b.t.rank && onesided.Load64(line[tellSize-8:])>>tellBits == flag {
+			if wrong := b.tellsOther(a.call, r, line); wrong != nil {
 				return wrong
 			}
 		}
@@ -383,6 +423,9 @@ func (b *board) look() bool {
 
 // needs reports whether a line of a peer for an operation has not come. o.mu is held.
 func (b *board) needs(o *operation, peer int) bool {
+	if o.alg == algShared {
+		return b.waitsFor(o, peer)
+	}
 	base := int(o.flag%boardOps) * b.lines * lineSize
 	for i, e := range o.plan.expected {
 		if int(e.peer) == peer && onesided.Load64(b.came[base+(i+1)*lineSize-8:]) < o.flag {
@@ -432,6 +475,7 @@ func (b *board) fail() {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
+	b.area.unmap()
 	b.mu.Unlock()
 	for _, o := range queue {
 		o.release()

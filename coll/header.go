@@ -19,7 +19,7 @@ const (
 
 const (
 	headerSize = 40
-	version    = 2
+	version    = 3
 	maxElement = 1<<16 - 1
 	maxCount   = 1<<48 - 1
 	maxSlot    = 1<<24 - 1

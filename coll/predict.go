@@ -26,6 +26,7 @@ type figures struct {
 	Give     [figureSizes]float64 // work of the sender for data of a reduction, of at most foldMax bytes
 	Take     [figureSizes]float64 // work of its receiver, besides the reduction
 	flags    bool                 // the ranks have boards
+	shared   bool                 // and areas
 	procs    int                  // processors that the ranks have together; 0: one each
 }
 
@@ -45,6 +46,17 @@ const messageWork = 1000
 // lineWork is the work for a line of a board at each end, in ns.
 const lineWork = 100
 
+// tellWork is the work for a store to another rank's line, tellLatency the time until it is
+// seen there, a cache line from one processor to another, and turnWork that of a wait in which
+// ranks that share processors take turns, in ns.
+const tellWork, tellLatency, turnWork = 50, 200, 200
+
+// tale is what a rank has told, and when it is heard.
+type tale struct {
+	count uint32
+	ns    float64
+}
+
 // figuresOf derives figures from the parameters of a path, by the formulas of the modes that
 // messages of operations use: eager up to inlineMax, and up to foldMax for data of reductions,
 // rendezvous behind a header above. maps
@@ -54,7 +66,7 @@ const lineWork = 100
 // The parameters are of memory that stays in the cache. More data than that is not copied or
 // reduced faster than the rates of memory say.
 func figuresOf(p *logp.Params, maps bool, m memoryRates) *figures {
-	f := &figures{flags: maps}
+	f := &figures{flags: maps, shared: maps}
 	post := p.CPU.A + p.CPU.B
 	for i := range figureSizes {
 		n := int64(1) << i
@@ -161,12 +173,17 @@ func (f *figures) predict(ranks []*schedule) float64 {
 		open  []float64 // when it may receive
 		from  []int32   // of large messages: the step of the sender, which ends with the receiver's
 		out   float64   // when the link is, for large messages
+		told  [][]tale  // by rank that has told
+		hears int32     // step that waits for it, or none
 	}
 	st := make([]state, len(ranks))
 	var q moments
 	for r, s := range ranks {
 		n := len(s.steps)
-		st[r] = state{waits: make([]int32, n), came: make([]float64, n), open: make([]float64, n), from: make([]int32, n)}
+		st[r] = state{waits: make([]int32, n), came: make([]float64, n), open: make([]float64, n), from: make([]int32, n), hears: none}
+		if s.flags {
+			st[r].told = make([][]tale, len(ranks))
+		}
 		for i := range s.steps {
 			st[r].waits[i] = s.steps[i].waits
 			st[r].came[i], st[r].open[i] = math.NaN(), math.NaN()
@@ -242,10 +259,44 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				done(s.peer, me.from[m.step], *free+at(&f.Latency, 1))
 			}
 			done(m.rank, m.step, *free)
+		case stepTell:
+			*free = max(*free, m.ns)
+			for r := range ranks {
+				if r == int(m.rank) || s.peer >= 0 && r != int(s.peer) {
+					continue
+				}
+				*free += tellWork
+				peer := &st[r]
+				peer.told[m.rank] = append(peer.told[m.rank], tale{s.slot, *free + tellLatency})
+				if i := peer.hears; i != none && ranks[r].steps[i].peer == m.rank {
+					peer.hears = none
+					heap.Push(&q, moment{*free + tellLatency, int32(r), i})
+				}
+			}
+			done(m.rank, m.step, *free)
+		case stepWait:
+			told := me.told[s.peer]
+			i := slices.IndexFunc(told, func(t tale) bool { return t.count >= s.slot })
+			if i < 0 {
+				me.hears = m.step
+				continue
+			}
+			if told[i].ns > m.ns {
+				heap.Push(&q, moment{told[i].ns, m.rank, m.step})
+				continue
+			}
+			if *free = max(*free, m.ns); len(procs) < len(ranks) && len(told) == i+1 {
+				*free += turnWork
+			}
+			done(m.rank, m.step, *free)
 		default:
-			work := at(&f.Copy, s.to.n)
+			cost := &f.Copy
 			if s.kind == stepFold {
-				work = at(&f.Fold, s.to.n)
+				cost = &f.Fold
+			}
+			work := at(cost, s.to.n)
+			if s.to.buf < 0 || s.from.buf < 0 { // of all the ranks, the areas do not fit the fastest cache
+				work = max(work, at(cost, coldFrom)*float64(s.to.n)/coldFrom)
 			}
 			if s.to.n == 0 {
 				work = 0
@@ -266,7 +317,23 @@ type estimate struct {
 // estimates predicts the time of a call by each of the algorithms as, the fastest first. n is
 // the number of elements, of a whole or of a block.
 func (f *figures) estimates(c call, as []algorithm, p, n int) []estimate {
+	var es []estimate
+	for _, alg := range as {
+		c.alg = alg
+		es = append(es, estimate{alg, f.estimate(c, p, n)})
+	}
+	slices.SortStableFunc(es, func(a, b estimate) int { return cmp.Compare(a.ns, b.ns) })
+	return es
+}
+
+// estimate predicts the time of a call by its algorithm. Many rounds by shared memory take the
+// time of few in proportion.
+func (f *figures) estimate(c call, p, n int) float64 {
 	size := int(c.size)
+	if rounds := sharedRounds(c.kind, p, n*size); c.alg == algShared && rounds > 4 {
+		two, four := f.estimate(c, p, 2*n/rounds), f.estimate(c, p, 4*n/rounds)
+		return two + (four-two)/2*float64(rounds-2)
+	}
 	blocks := func(buf int32) []mem {
 		out := make([]mem, p)
 		for r := range out {
@@ -275,26 +342,20 @@ func (f *figures) estimates(c call, as []algorithm, p, n int) []estimate {
 		return out
 	}
 	all := []mem{{1, 0, n * size}}
-	var es []estimate
-	for _, alg := range as {
-		ranks := make([]*schedule, p)
-		for r := range ranks {
-			pr := &problem{call: c, rank: r, team: p, inOrder: c.op == opFuncInOrder, send: all, recv: []mem{{2, 0, n * size}}}
-			pr.alg = alg
-			switch c.kind {
-			case kindReduceScatter, kindReduceScatterv, kindScatter:
-				pr.send = blocks(1)
-			case kindGather, kindAllgather:
-				pr.recv = blocks(2)
-			case kindAlltoall:
-				pr.send, pr.recv = blocks(1), blocks(2)
-			}
-			ranks[r] = build(pr)
+	ranks := make([]*schedule, p)
+	for r := range ranks {
+		pr := &problem{call: c, rank: r, team: p, inOrder: c.op == opFuncInOrder, send: all, recv: []mem{{2, 0, n * size}}}
+		switch c.kind {
+		case kindReduceScatter, kindReduceScatterv, kindScatter:
+			pr.send = blocks(1)
+		case kindGather, kindAllgather:
+			pr.recv = blocks(2)
+		case kindAlltoall:
+			pr.send, pr.recv = blocks(1), blocks(2)
 		}
-		es = append(es, estimate{alg, f.predict(ranks)})
+		ranks[r] = build(pr)
 	}
-	slices.SortStableFunc(es, func(a, b estimate) int { return cmp.Compare(a.ns, b.ns) })
-	return es
+	return f.predict(ranks)
 }
 
 // Prediction is the predicted time of an operation by one algorithm.
@@ -354,11 +415,9 @@ func callOf(op string, bytes, ranks int) (call, error) {
 
 // predictions are the estimates of a call of n elements by p ranks.
 func (f *figures) predictions(c call, p, n int) (out []Prediction) {
-	as := algorithms(c)
 	c.count = uint64(n)
-	if others, ok := flagged(c, as); !ok || !f.flags || p == 1 {
-		as = others
-	}
+	flags, shared := byBoards(c, p)
+	as := available(c, flags && f.flags && p > 1, shared && f.shared && p > 1)
 	for _, e := range f.estimates(c, as, p, n) {
 		out = append(out, Prediction{e.alg.String(), e.ns})
 	}

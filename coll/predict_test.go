@@ -34,10 +34,8 @@ func TestPredict(t *testing.T) {
 					continue
 				}
 				require.NoError(t, err)
-				as, flags := flagged(call{kind: k, size: 1, count: uint64(n)}, algorithms(call{kind: k}))
-				if link == "shm" && flags {
-					as = algorithms(call{kind: k})
-				}
+				flags, shared := byBoards(call{kind: k, size: 1, count: uint64(n)}, 7)
+				as := available(call{kind: k}, flags && link == "shm", shared && link == "shm")
 				require.Len(t, es, len(as))
 				for i, e := range es {
 					require.Positive(t, e.NS)
@@ -53,9 +51,9 @@ func TestPredict(t *testing.T) {
 			return es[0].Algorithm
 		}
 		if small := first("allreduce", 8); link == "shm" {
-			require.Equal(t, "flags", small)
-			require.Equal(t, "flags", first("barrier", 0))
-			require.Equal(t, "flags", first("bcast", 8))
+			require.Equal(t, "shared", small)
+			require.Equal(t, "shared", first("barrier", 0))
+			require.Equal(t, "shared", first("bcast", 8))
 		} else {
 			require.Equal(t, "doubling", small, link)
 			require.Equal(t, "binomial", first("bcast", 8), link)
@@ -67,7 +65,9 @@ func TestPredict(t *testing.T) {
 			require.NotEqual(t, "binomial", first("bcast", 64<<20), link)
 		}
 		require.NotEqual(t, "dissemination", first("alltoall", 1<<20), link)
-		require.Equal(t, "binomial", first("reduce", 4<<10), "%s: few messages before little data", link)
+		if link != "shm" {
+			require.Equal(t, "binomial", first("reduce", 4<<10), "%s: few messages before little data", link)
+		}
 	}
 	p := sampling.Defaults("shm")
 	for _, bad := range []struct {
@@ -143,7 +143,7 @@ func TestPredictSharedProcessors(t *testing.T) {
 	p := sampling.Defaults("shm")
 	best := func(op string, n, ranks, procs int) (string, float64) {
 		f := figuresOf(&p, true, memoryRates{copy: 0.2, fold: 0.3})
-		f.procs = procs
+		f.procs, f.shared = procs, false
 		c, err := callOf(op, n, ranks)
 		require.NoError(t, err)
 		es := f.predictions(c, ranks, n)

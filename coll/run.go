@@ -27,6 +27,8 @@ type operation struct {
 	prepared *prepared // of a persistent operation
 	flag     uint64    // number of the operation on the board; 0: it is performed by messages
 	pc, puts int       // on the board: the step that is next, and the lines that have been sent
+	half     int       // by shared memory: of the areas
+	gate     gate      // until it is free
 
 	mu      sync.Mutex
 	key     key // of the present use
@@ -134,8 +136,12 @@ func (o *operation) set(plan *schedule) bool {
 		return false
 	}
 	o.plan, o.left = plan, len(plan.steps)
-	o.state = slices.Grow(o.state, len(plan.steps))[:len(plan.steps)]
-	for i := range plan.steps {
+	n := len(plan.steps)
+	if plan.flags {
+		n = 0 // a board performs the steps in their order
+	}
+	o.state = slices.Grow(o.state, n)[:n]
+	for i := range o.state {
 		st := &o.state[i]
 		*st = progress{waits: plan.steps[i].waits, held: st.held[:0], calls: st.calls}
 	}
@@ -215,6 +221,9 @@ func (o *operation) needs(peer int) bool {
 func (o *operation) mem(m mem) []byte {
 	if m.n == 0 {
 		return nil
+	}
+	if m.buf < 0 {
+		return o.t.board.area.bytes(int(-1-m.buf), o.half, m.off, m.n)
 	}
 	return o.bufs[m.buf][m.off : m.off+m.n : m.off+m.n]
 }

@@ -29,6 +29,9 @@ type mem struct {
 	off, n int
 }
 
+// areaMem returns n bytes at off of the area of a rank.
+func areaMem(rank, off, n int) mem { return mem{int32(-1 - rank), off, n} }
+
 // part returns n bytes of m from off on.
 func (m mem) part(off, n int) mem { return mem{m.buf, m.off + off, n} }
 
@@ -43,6 +46,8 @@ const (
 	stepFold                 // to becomes base∘from or, with lower, from∘base
 	stepTake                 // the same, but from is a message of peer, of at most foldMax bytes
 	stepCopy                 // to becomes from
+	stepTell                 // peer, or all if it is below 0, is told slot: how far this rank is
+	stepWait                 // until peer has told slot or more
 )
 
 // step is one step of a schedule. It begins when the steps before it are done, and is done
@@ -83,6 +88,8 @@ type schedule struct {
 	temp     int        // bytes of temporary memory
 	stage    int        // bytes of staging memory
 	flags    bool       // performed by a board
+	writes   bool       // to the area of this rank
+	alg      algorithm
 }
 
 // find returns the step that receives a message, -1 if there is none.

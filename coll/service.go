@@ -27,8 +27,12 @@ type service struct {
 	fetching [][2]int // by rank: buffers in use
 	stalled  bool     // a rank has no buffer left
 
-	drops   discards
-	closing atomic.Bool // the engine closes: nothing is discarded any longer
+	drops discards
+	// wake returns a word that others write to wake this rank. It lasts as long as the engine,
+	// as a rank may wake another that has closed the team.
+	wake    func() (*rma.Region, error)
+	areas   atomic.Int64 // bytes of those of this rank in all teams
+	closing atomic.Bool  // the engine closes: nothing is discarded any longer
 
 	contention *cpu.Contention
 
@@ -65,6 +69,7 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 	}
 	s := &service{eng: eng, force: force, check: check, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, refused: map[string]map[int]error{}, lost: map[int]error{},
 		fetching: make([][2]int, eng.Size()), contention: cpu.NewContention()}
+	s.wake = sync.OnceValues(func() (*rma.Region, error) { return eng.Alloc(8, rma.PeersWrite) })
 	ranks := make([]int, eng.Size())
 	for r := range ranks {
 		ranks[r] = r
@@ -105,6 +110,19 @@ func (s *service) payload() uint32 {
 		}
 	}
 }
+
+// reserveArea returns the size of the area of this rank in a team of p, 0 if there are too many.
+func (s *service) reserveArea(p int) int {
+	n := areaOf(p)
+	if s.areas.Add(int64(n)) <= areaBudget {
+		return n
+	}
+	s.releaseArea(n)
+	return 0
+}
+
+// releaseArea gives the memory of an area back.
+func (s *service) releaseArea(n int) { s.areas.Add(int64(-n)) }
 
 // reserve returns a team that does not send yet, and whose number is new.
 func (s *service) reserve(name string) *team {

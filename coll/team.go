@@ -355,9 +355,9 @@ func (t *team) enterLocked(o *operation, k key) (r *Request, err error) {
 // launch makes the schedule of an operation in the team's table, and begins it. It returns
 // the number of an operation by flags, for which the caller has to spin if it spins.
 func (t *team) launch(o *operation, alg algorithm, spins bool) (flag uint64) {
-	if alg == algFlags {
+	if alg.onBoard() {
 		if flag = o.flag; flag == 0 {
-			flag = t.board.admit(o)
+			flag = t.board.admit(o, alg)
 		}
 	}
 	if !o.set(o.schedule(alg)) {

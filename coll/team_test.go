@@ -118,7 +118,9 @@ func TestBcastDoesNotRunAhead(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, job(t, 2, "shm"))
 	buf := make([]byte, 1000)
-	each(t, ts, func(_ int, t *Team) error { return Barrier(ctx, t) }) // the choice needs all ranks
+	each(t, ts, func(_ int, t *Team) error { // the choice needs all ranks
+		return errors.Join(t.Force("bcast=binomial"), Barrier(ctx, t))
+	})
 	var reqs []*Request
 	for range 3 * maxLoose {
 		reqs = append(reqs, StartBcast(ts[0], 0, buf))
