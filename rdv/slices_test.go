@@ -322,3 +322,33 @@ func TestBothEndsCopyToAnAdvert(t *testing.T) {
 		}
 	}
 }
+
+// The receiver ends the use of a word and begins another one, with the same id, between any two steps
+// of a sender that has not heard of the end: the sender claims nothing of the other transfer.
+func TestWordInUseForAnother(t *testing.T) {
+	t.Parallel()
+	const n, id = 4, 7
+	for _, advert := range []bool{false, true} {
+		for own := range n { // slices that the sender has copied before
+			for theirs := range n + 1 { // claimed by the receiver of the other transfer
+				var word atomic.Uint64
+				word.Store(claimName(id, advert))
+				s := modelEnd{c: claimant{name: claimName(id, advert), n: n, back: true}}
+				for range 2 * own {
+					require.True(t, s.step(t, &word))
+				}
+				word.Store(claimName(id, !advert))
+				r := modelEnd{c: claimant{name: claimName(id, !advert), n: n}}
+				for range 2 * theirs {
+					require.True(t, r.step(t, &word))
+				}
+				before := word.Load()
+				require.False(t, s.step(t, &word))
+				require.Equal(t, before, word.Load())
+				for !r.last {
+					require.True(t, r.step(t, &word))
+				}
+			}
+		}
+	}
+}
