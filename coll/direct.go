@@ -22,6 +22,7 @@ type member struct {
 	key      rma.Key
 	wake     rma.Key      // of service.wake
 	posted   func(error)  // the end of a put
+	woken    func(error)  // the end of one that wakes: who has left needs none
 	inFlight atomic.Int32 // puts
 	asked    bool         // reach was called; guarded by the board's mu, as the next one
 	mapping  *rma.Mapping // nil: by puts
@@ -122,7 +123,7 @@ func (b *board) unlock() {
 	b.mu.Unlock()
 	for _, p := range posts {
 		if p.wakes {
-			b.t.eng.Peer(p.rank).Signal(p.to.wake.At(0), rma.SignalSet, 1).Then(p.to.posted)
+			b.t.eng.Peer(p.rank).Signal(p.to.wake.At(0), rma.SignalSet, 1).Then(p.to.woken)
 			continue
 		}
 		b.t.eng.Peer(p.rank).Put(p.to.key.At(p.at), b.out.Slice(p.from, p.n)).Then(p.to.posted)

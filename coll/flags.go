@@ -148,6 +148,7 @@ func (b *board) join(all []byte) (boards, areas bool) {
 		areas = areas && k.Len() == full
 		m := &b.members[r]
 		m.key, m.wake = k, wake
+		m.woken = func(error) { m.inFlight.Add(-1) }
 		m.posted = func(err error) {
 			if m.inFlight.Add(-1); err != nil {
 				go b.t.revoke(err) // not under b.mu
