@@ -174,9 +174,7 @@ func (b *board) tell(o *operation, s *step) {
 		o.call.put(line)
 		onesided.Store64(line[tellSize-8:], word)
 		if onesided.Load64(mem[b.asleep():]) != 0 { // behind the store: see member
-			m := &b.members[r]
-			m.inFlight.Add(1)
-			b.posts = append(b.posts, post{to: m, rank: b.t.ranks[r], wakes: true})
+			b.wake(r)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 //
 // A store wakes nobody. A rank therefore notes in its board when it has its engine look for a
 // flag (asleep), and looks once more before it sleeps; whoever has stored a flag reads the note
-// and puts to a word (bell) that nobody reads, which wakes the engine. The flag and the note
+// and writes a word of the rank that nobody reads (service.wake), which wakes the engine. The flag and the note
 // are stored and loaded in one order by all processors (sync/atomic): one of the two ranks sees
 // what the other has stored.
 type member struct {
@@ -28,13 +28,12 @@ type member struct {
 	mapping  *rma.Mapping // nil: by puts
 }
 
-// boardWords is the size of what follows the lines in a board: the words asleep and bell, each
-// in a cache line of its own.
-const boardWords = 128
+// boardWords is the size of what follows the lines in a board: the word asleep, in a cache line
+// of its own.
+const boardWords = 64
 
-// asleep and bell return the offsets of these words in a board.
+// asleep returns the offset of that word in a board.
 func (b *board) asleep() int { return b.area.at - boardWords }
-func (b *board) bell() int   { return b.area.at - boardWords/2 }
 
 // sleeps notes whether the engine looks for a flag. b.mu is held.
 func (b *board) sleeps(yes uint64) { onesided.Store64(b.came[b.asleep():], yes) }
@@ -77,7 +76,7 @@ func (b *board) put(o *operation, s *step, base int) {
 		b.fill(there[end-lineFixed-n:end], o, s)
 		onesided.Store64(there[end-8:], o.flag)
 		if onesided.Load64(there[b.asleep():]) != 0 {
-			b.post(s.peer, b.bell(), b.bell(), 8)
+			b.wake(int(s.peer))
 		}
 		return
 	}
@@ -107,6 +106,13 @@ func (b *board) post(peer int32, at, from, n int) {
 	m := &b.members[peer]
 	m.inFlight.Add(1)
 	b.posts = append(b.posts, post{m, b.t.ranks[peer], at, from, n, false})
+}
+
+// wake notes a signal that wakes a member, which unlock gives. b.mu is held.
+func (b *board) wake(rank int) {
+	m := &b.members[rank]
+	m.inFlight.Add(1)
+	b.posts = append(b.posts, post{to: m, rank: b.t.ranks[rank], wakes: true})
 }
 
 // unlock releases b.mu, and then makes the puts: the engine may call handlers and other
