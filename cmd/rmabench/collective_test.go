@@ -167,8 +167,8 @@ func TestCollChoice(t *testing.T) {
 	}
 	require.Len(t, us, 5)
 	require.Equal(t, 5, l.Cells)
-	require.Equal(t, 2*5+2*4+3, n) // flags are for 8 bytes only
-	require.Equal(t, "flags", figures[cell{"barrier", 0}].Chosen)
+	require.Equal(t, 2*6+2*5+4, n) // flags are for 8 bytes only
+	require.Equal(t, "shared", figures[cell{"barrier", 0}].Chosen)
 	require.False(t, d.More())
 	for k, m := range us {
 		l := figures[k]
@@ -179,7 +179,7 @@ func TestCollChoice(t *testing.T) {
 		}
 		require.InDelta(t, m["auto"]/m[l.Best]-1, l.Regret, 1e-9)
 	}
-	require.Equal(t, "binomial", figures[cell{"bcast", 64 << 10}].Chosen, "for two ranks")
+	require.Equal(t, "shared", figures[cell{"bcast", 64 << 10}].Chosen)
 
 	code, out, errs = rmabench(t, "coll", "--choice", "--ops", "gather", "--sizes", "64", "--ranks", "2,3", "--rounds", "1", "--time", "1ms")
 	require.Equal(t, exitOK, code, errs)
