@@ -64,8 +64,9 @@ const (
 	// the processor for a time slice of 1 to 4 ms. Threads of ranks that answer, or of goroutines
 	// that handle what has arrived, give it back after 10 to 100 µs; waits go on spinning beside
 	// them. With a limit of 25 µs, HTTP over rmanet between two engines of an idle process took
-	// four times as long.
-	lateYield = 250 * time.Microsecond
+	// four times as long; with 250 µs, seven ranks on the same processor that copy or wake up
+	// were taken for one, and a barrier of 16 ranks on two processors took six times as long.
+	lateYield = 600 * time.Microsecond
 
 	// longTurn is the time of a turn in which a goroutine has computed: the scheduler takes the
 	// P away from it after 10 to 20 ms.
@@ -84,10 +85,11 @@ const (
 
 	// turnYield and shortYield bound the time of a yield that has run a thread that takes
 	// turns, as multiples of an empty yield, 0.2 µs. A switch there and back takes 1.2 µs in
-	// all, and the other thread may handle a message in between. With a limit of 250 µs, a
-	// barrier beside a busy thread took two to three times as long.
+	// all, and several other threads may copy or handle messages in between. With a limit of
+	// 250 µs, a barrier beside a busy thread took two to three times as long; with 10 µs, an
+	// alltoall of 8 ranks on two processors took up to eight times as long.
 	turnYield  = 2.5
-	shortYield = 50
+	shortYield = 200
 
 	// emptyYields is the number of yields without another thread after which the turns are
 	// over. Of the yields beside a thread that yields, up to a quarter return at once.
