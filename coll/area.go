@@ -68,9 +68,8 @@ func (a *area) bytes(rank, half, off, n int) []byte {
 	return a.mems[rank][off : off+n : off+n]
 }
 
-// mapAreas maps the areas of the other ranks, whose keys have come. It returns whether it
-// could. It waits for connections, but not for calls of the other ranks.
-func (b *board) mapAreas() bool {
+// mapBoards maps the boards of the other ranks, with their areas. It returns whether it could. It waits for connections, but not for calls of the other ranks.
+func (b *board) mapBoards() bool {
 	a, me := &b.area, b.t.rank
 	mems, mappings := make([][]byte, len(b.members)), make([]*rma.Mapping, 0, len(b.members))
 	release := func() {
@@ -83,7 +82,7 @@ func (b *board) mapAreas() bool {
 			mems[r] = b.came
 			continue
 		}
-		m, err := rma.Map(context.Background(), b.t.eng.Peer(b.t.ranks[r]), b.members[r].key.Slice(0, len(b.came))) // Config.SetupTimeout bounds it
+		m, err := rma.Map(context.Background(), b.t.eng.Peer(b.t.ranks[r]), b.members[r].key.Slice(0, b.members[r].key.Len())) // Config.SetupTimeout bounds it
 		if err != nil {
 			release()
 			return false
@@ -173,9 +172,7 @@ func (b *board) tell(o *operation, s *step) {
 		line := mem[at : at+tellSize]
 		o.call.put(line)
 		onesided.Store64(line[tellSize-8:], word)
-		if onesided.Load64(mem[b.asleep():]) != 0 { // behind the store: see member
-			b.wake(r)
-		}
+		b.rouse(r)
 	}
 }
 

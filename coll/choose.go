@@ -255,28 +255,29 @@ func (t *team) ask() {
 		for i, to := range f.all() {
 			copy(to[:], buf[i*figureSizes:])
 		}
-		areas := false
-		f.flags, areas = board.join(keys)
+		boards, areas := board.join(keys)
 		f.procs = max(1, int(buf[procs]))
-		if !areas {
+		if !boards {
 			t.know(f)
 			return
 		}
-		go t.share(f, board) // it waits for connections
+		go t.share(f, board, areas) // it waits for connections
 	}
 	StartBcast(t.with(figuresTag), 0, buf).Then(over)
 	StartAllgather(t.with(figuresTag), mine, keys).Then(over)
 }
 
-// share maps the areas of the ranks, and tells the figures whether all ranks could.
-func (t *team) share(f *figures, b *board) {
+// share maps the boards of the ranks, and tells the figures whether all ranks could: then flags
+// are possible and, with areas, shared memory.
+func (t *team) share(f *figures, b *board, areas bool) {
 	all := []int32{0}
-	if b.mapAreas() {
+	if b.mapBoards() {
 		all[0] = 1
 	}
 	StartAllreduce(t.with(figuresTag), nil, all, Min).Then(func(err error) {
 		if err == nil { // otherwise the team is revoked
-			f.shared = all[0] == 1
+			f.flags = all[0] == 1
+			f.shared = f.flags && areas
 			t.know(f)
 		}
 	})

@@ -82,7 +82,7 @@ func startFast(t *Team, o *operation) *Request {
 	o.temp = slices.Grow(o.temp, plan.temp)
 	o.bufs[tmp] = o.temp[:plan.temp]
 	over := b.performSoon(o)
-	flag, pc, puts := o.flag, o.pc, o.puts
+	flag, pc := o.flag, o.pc
 	if over {
 		b.over.Store(flag)
 	}
@@ -100,7 +100,7 @@ func startFast(t *Team, o *operation) *Request {
 		c.reuse(o)
 		return refused(err)
 	}
-	o.flag, o.pc, o.puts = flag, pc, puts
+	o.flag, o.pc = flag, pc
 	c.launch(o, plan.alg, true)
 	b.spin(flag)
 	return r
@@ -114,8 +114,8 @@ func (b *board) performSoon(o *operation) (over bool) {
 		n = 1 // others need the processor
 	}
 	for ; n > 0; n-- {
-		if wrong, ok := b.perform(o); ok || wrong != nil || len(b.posts) > 0 {
-			return ok // puts are made when b.mu is released
+		if wrong, ok := b.perform(o); ok || wrong != nil || len(b.wakes) > 0 {
+			return ok // ranks are woken when b.mu is released
 		}
 		for n > 0 && !b.look() {
 			n--

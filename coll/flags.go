@@ -1,7 +1,6 @@
 package coll
 
 import (
-	"context"
 	"encoding/binary"
 	"math/bits"
 	"runtime"
@@ -36,21 +35,18 @@ const (
 )
 
 // board performs the small operations of a team whose ranks map each other's memory. A rank
-// puts a message into a line of the receiver's board, which is the receiver's alone: a flag
+// stores a message in a line of the receiver's board, which is the receiver's alone: a flag
 // behind the data is the number of the operation. The receiver, who knows the place of each
 // line, waits for the flag. Operations are performed one after the other, and the steps of a
 // schedule in their order, by whoever starts an operation, waits for one, or finds a flag.
 type board struct {
 	t        *team
-	in, out  *rma.Region // lines of others; lines that are being sent
+	in       *rma.Region // lines of others, and the area
 	came     []byte      // the memory of in
-	sent     []byte      // the memory of out
 	lines    int         // of an operation
 	members  []member    // by rank of the team
 	area     area        // for operations by shared memory
 	received func(error) // the end of the await
-	ctx      context.Context
-	cancel   func() // of reach
 
 	mu       sync.Mutex // taken before those of operations
 	last     uint64     // number of the last operation that was admitted
@@ -59,11 +55,10 @@ type board struct {
 	past     [boardOps]admitted
 	queue    []*operation // that are not over
 	fast     fastPlans
-	posts    []post // to make when mu is released: see unlock
-	spinning int    // goroutines that look for the flag
-	awaiting int    // offset of the flag that the engine looks for, or -1
+	wakes    []int // ranks to wake when mu is released: see unlock
+	spinning int   // goroutines that look for the flag
+	awaiting int   // offset of the flag that the engine looks for, or -1
 	timer    *time.Timer
-	ended    bool // no memory of others is used any more
 	dead     atomic.Bool
 
 	over atomic.Uint64 // number of the last operation that is over
@@ -102,12 +97,7 @@ func newBoard(t *team) *board {
 		t.s.releaseArea(2 * b.area.half)
 		return nil
 	}
-	if b.out, err = t.eng.Alloc(size, 0); err != nil {
-		_ = b.in.Close()
-		t.s.releaseArea(2 * b.area.half)
-		return nil
-	}
-	b.came, b.sent = b.in.Bytes(), b.out.Bytes()
+	b.came = b.in.Bytes()
 	b.received = func(err error) {
 		b.mu.Lock()
 		b.awaiting = -1
@@ -118,7 +108,6 @@ func newBoard(t *team) *board {
 		}
 		b.mu.Unlock() // the engine is closed
 	}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
 
@@ -146,14 +135,7 @@ func (b *board) join(all []byte) (boards, areas bool) {
 			return false, false
 		}
 		areas = areas && k.Len() == full
-		m := &b.members[r]
-		m.key, m.wake = k, wake
-		m.woken = func(error) { m.inFlight.Add(-1) }
-		m.posted = func(err error) {
-			if m.inFlight.Add(-1); err != nil {
-				go b.t.revoke(err) // not under b.mu
-			}
-		}
+		b.members[r] = member{k, wake}
 	}
 	return true, areas
 }
@@ -162,11 +144,10 @@ func (b *board) join(all []byte) (boards, areas bool) {
 func (b *board) close() {
 	b.mu.Lock()
 	unused := b.awaiting < 0 && b.spinning == 0 && len(b.queue) == 0
-	b.release()
 	b.area.unmap()
 	b.mu.Unlock() // the engine, whose goroutine may be in run, has to let go of the memory
 	if unused {
-		_, _ = b.in.Close(), b.out.Close()
+		_ = b.in.Close()
 		b.t.s.releaseArea(2 * b.area.half)
 	}
 }
@@ -188,7 +169,7 @@ func (b *board) admit(o *operation, alg algorithm) (flag uint64) {
 // number is admit when b.mu is held, and nobody else has the operation.
 func (b *board) number(o *operation) {
 	b.last++
-	o.flag, o.pc, o.puts = b.last, 0, 0
+	o.flag, o.pc = b.last, 0
 	if b.loose++; o.kind.meets() || o.meet || b.loose >= maxLooseFlags {
 		o.meet = !o.kind.meets()
 		b.loose = 0
@@ -273,7 +254,7 @@ func (b *board) perform(o *operation) (wrong error, ok bool) {
 		s := &o.plan.steps[o.pc]
 		switch s.kind {
 		case stepSend:
-			b.put(o, s, base)
+			b.send(o, s, base)
 		case stepRecv, stepTake:
 			end := base + (int(s.line)+1)*lineSize
 			if flag := onesided.Load64(b.came[end-8:]); flag < o.flag {
@@ -487,9 +468,7 @@ func (b *board) fail() {
 func (b *board) leave() {
 	for looking := true; looking; runtime.Gosched() {
 		b.mu.Lock()
-		if looking = b.spinning > 0; !looking {
-			b.release()
-		}
+		looking = b.spinning > 0
 		b.mu.Unlock()
 	}
 }

@@ -26,7 +26,7 @@ type operation struct {
 	stage    []byte
 	prepared *prepared // of a persistent operation
 	flag     uint64    // number of the operation on the board; 0: it is performed by messages
-	pc, puts int       // on the board: the step that is next, and the lines that have been sent
+	pc       int       // on the board: the step that is next
 	half     int       // by shared memory: of the areas
 	gate     gate      // until it is free
 
