@@ -80,7 +80,7 @@ func (s *sink) MayAdvertise() int {
 //
 // Hot path.
 func (s *sink) Shares(n int) bool {
-	return n >= leastShared && s.claims.direct != nil && (s.claims.reg == nil || len(s.claims.free) > 0)
+	return n >= leastShared && s.claims.direct != nil && (s.claims.claimWords == nil || len(s.claims.free) > 0)
 }
 
 // Revoke asks the peer to return an advert of this side. Handler.Filled reports the result:

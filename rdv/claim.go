@@ -30,9 +30,14 @@ type claims struct {
 	direct fabric.Direct // nil: the link is not suitable
 	by     Carrier
 	least  uint32 // bytes of a message that is offered
-	reg    fabric.Region
-	mem    []byte
-	free   []uint16
+	*claimWords
+}
+
+// claimWords is the memory of the words; it is created at their first use.
+type claimWords struct {
+	reg  fabric.Region
+	mem  []byte
+	free []uint16
 }
 
 // newClaims returns the claims of a channel. Both ends can carry a transfer out where the
@@ -48,7 +53,7 @@ func newClaims(link fabric.Link, ep fabric.Endpoint, h Handler, least int) (c cl
 
 // open allocates the words at their first use. Setup path.
 func (c *claims) open() bool {
-	if c.reg != nil || c.direct == nil {
+	if c.claimWords != nil || c.direct == nil {
 		return c.direct != nil
 	}
 	reg, err := c.link.Alloc(8*maxClaims, fabric.AccessLocalWrite|fabric.AccessRemoteAtomic)
@@ -56,7 +61,7 @@ func (c *claims) open() bool {
 		c.direct = nil
 		return false
 	}
-	c.reg, c.mem, c.free = reg, reg.Bytes(), freeList(maxClaims)
+	c.claimWords = &claimWords{reg, reg.Bytes(), freeList(maxClaims)}
 	return true
 }
 
@@ -91,12 +96,12 @@ func (c *claims) reach(w claimRef) []byte {
 }
 
 func (c *claims) close() error {
-	if c.reg == nil {
+	if c.claimWords == nil {
 		return nil
 	}
 	err := c.reg.Close()
 	if err == nil {
-		c.reg = nil
+		c.claimWords = nil
 	}
 	return err
 }

@@ -87,23 +87,22 @@ func (c *Channel) claimed(sh *share, r claimResult) {
 // a request. It returns false if the link has no room now.
 func (c *Channel) copySlice(sh *share) bool {
 	off, n := sh.parts.at(sh.at)
-	s := &c.shares
-	s.sge[0] = sh.local
-	s.sge[0].Addr += uint64(off)
-	s.sge[0].Len = n
-	s.wr[0] = fabric.WR{
+	sh.sge[0] = sh.local
+	sh.sge[0].Addr += uint64(off)
+	sh.sge[0].Len = n
+	sh.wr[0] = fabric.WR{
 		ID: uint64(c.opt.IDTag+1)<<48 | idShare | uint64(sh.index)<<idSlotShift, Op: fabric.OpRead,
-		Flags: fabric.FlagSignaled, Local: s.sge[:], RemoteAddr: sh.far.Addr + uint64(off), RKey: sh.far.RKey,
+		Flags: fabric.FlagSignaled, Local: sh.sge[:], RemoteAddr: sh.far.Addr + uint64(off), RKey: sh.far.RKey,
 	}
 	if sh.back {
-		s.wr[0].Op = fabric.OpWrite
+		sh.wr[0].Op = fabric.OpWrite
 	}
-	if c.claims.direct.Do(&s.wr[0]) {
+	if c.claims.direct.Do(&sh.wr[0]) {
 		sh.state = sliceCopied
 		c.stats.Slices++
 		return true
 	}
-	k, err := c.ep.Post(s.wr[:])
+	k, err := c.ep.Post(sh.wr[:])
 	switch {
 	case err != nil:
 		c.fail(err)
@@ -145,7 +144,7 @@ func (c *Channel) endShare(sh *share) {
 
 // sweepShares ends, after a failure, writes whose sources nobody reads any longer.
 func (c *Channel) sweepShares() {
-	for _, sh := range c.shares.all {
+	for _, sh := range c.shares.each() {
 		if sh.busy && sh.use == shareWrite && c.severed && !sh.inFlight() {
 			c.shares.give(sh)
 			c.h.Sent(sh.token, c.err)

@@ -2,11 +2,12 @@ package rdv
 
 import (
 	"fmt"
-	"github.com/seed33544411/rma/internal/enum"
+	"math"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/flowctl"
+	"github.com/seed33544411/rma/internal/enum"
 	"github.com/seed33544411/rma/internal/fifo"
 	"github.com/seed33544411/rma/scatter"
 )
@@ -23,7 +24,7 @@ type core struct {
 	live    bool // connected and not failed
 	severed bool // the peer can no longer access this side's memory
 
-	tight    int                // times that the ring was full
+	tight    int32              // times that the ring was full
 	payload  []byte             // scratch for payloads to send
 	note     [maxBatch / 8]byte // scratch for payloads of answers
 	claims   claims
@@ -117,7 +118,7 @@ func newCore(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (core, 
 	}
 	lim := scatter.LimitsOf(caps, uint64(o.Chunk))
 	return core{
-		shares: shares{most: lim.MaxMessage}, ring: ring, h: h, ep: ep, link: link, opt: o, claims: newClaims(link, ep, h, o.Carry),
+		shares: shares{most: uint32(min(lim.MaxMessage, math.MaxUint32))}, ring: ring, h: h, ep: ep, link: link, opt: o, claims: newClaims(link, ep, h, o.Carry),
 		lim: lim,
 	}, nil
 }

@@ -82,7 +82,7 @@ func (c *Channel) Close() error {
 		for i := range c.jobs {
 			c.jobs[i].inflight = 0
 		}
-		for _, sh := range c.shares.all {
+		for _, sh := range c.shares.each() {
 			sh.state = sliceOver
 		}
 		c.Sever(ErrClosed)

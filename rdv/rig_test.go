@@ -85,7 +85,7 @@ func (w *words) Do(*fabric.WR) bool { return false }
 
 func (w *words) Reach(_ fabric.Access, rkey uint32, addr uint64, n int) []byte {
 	c := &w.peer.claims
-	if w.Err() != nil || c.reg == nil || rkey != c.reg.Key().RKey {
+	if w.Err() != nil || c.claimWords == nil || rkey != c.reg.Key().RKey {
 		return nil
 	}
 	off := addr - fabric.Addr(c.mem)

@@ -48,6 +48,8 @@ type share struct {
 	note   doneNote      // shareAdvert: position and tag of the message
 	token  uint64        // shareWrite
 	owing  time.Duration // time that the peer alone has had something to do, see Overdue
+	wr     [1]fabric.WR  // of the slice that is copied
+	sge    [1]fabric.SGE
 }
 
 // inFlight reports whether the link uses memory of the share.
@@ -58,19 +60,33 @@ func (sh *share) waits() bool { return sh.state == sliceOver && !sh.owned() }
 
 // shares are the shared transfers of a channel. Their memory is created when needed and kept.
 type shares struct {
+	n    int32  // in use
+	most uint32 // bytes of a slice
+	*shareList
+}
+
+// shareList is the memory of shares.
+type shareList struct {
 	all  []*share
-	n    int    // in use
 	born uint64 // of the youngest
-	most uint64 // bytes of a slice
-	wr   [1]fabric.WR
-	sge  [1]fabric.SGE
+}
+
+// each returns all shares, in use or not.
+func (s *shares) each() []*share {
+	if s.shareList == nil {
+		return nil
+	}
+	return s.all
 }
 
 // take returns a share for one end of a transfer of n bytes, nil if there are too many or a slice
 // would exceed a request of the link.
 func (s *shares) take(use uint8, slot int, id ID, n uint32) *share {
-	if uint64(slice(n).size) > s.most {
+	if slice(n).size > s.most {
 		return nil
+	}
+	if s.shareList == nil {
+		s.shareList = &shareList{}
 	}
 	for _, sh := range s.all {
 		if !sh.busy {
@@ -161,7 +177,7 @@ func (c *core) Overdue(passed, limit time.Duration, rate int) (late bool) {
 	if c.shares.n == 0 {
 		return false
 	}
-	for _, sh := range c.shares.all {
+	for _, sh := range c.shares.each() {
 		switch {
 		case !sh.busy:
 		case !sh.waits():

@@ -21,6 +21,7 @@ type source struct {
 	stage   staging
 
 	theirs   []theirAdvert // destinations of the peer
+	words    []claimRef    // of theirs, by slot; nil until one has a word
 	jobs     []writeJob    // writes into those; created when needed
 	jobsFree []uint16
 }
@@ -87,7 +88,6 @@ const (
 type theirAdvert struct {
 	want  Want // as advertised; once written, the content of the answer
 	key   fabric.RemoteKey
-	ref   claimRef
 	gen   uint16
 	state uint8
 	late  bool // a revocation may still arrive for the generation

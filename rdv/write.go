@@ -21,7 +21,13 @@ func (s *source) onAdvert(id ID, tag uint32, payload []byte) error {
 		return &ProtocolError{KindAdvert, id, why, uint64(len(payload)), advertSize}
 	}
 	want.Tag = tag
-	*a = theirAdvert{want: want, key: key, ref: word, gen: id.gen(), state: theirsOpen, late: true}
+	if s.words == nil && word != (claimRef{}) {
+		s.words = make([]claimRef, len(s.theirs))
+	}
+	if s.words != nil {
+		s.words[id.slot()] = word
+	}
+	*a = theirAdvert{want: want, key: key, gen: id.gen(), state: theirsOpen, late: true}
 	s.h.Advertised(a.describe(id))
 	return nil
 }
@@ -140,7 +146,11 @@ func (s *source) Write(id ID, pos uint64, tag uint32, src []fabric.SGE, token ui
 // shareWrite is Write of n bytes to an advert with a claim word: this side announces its source
 // and begins to write in its next round. It returns false if this side is to write all of it.
 func (s *source) shareWrite(a *theirAdvert, id ID, note doneNote, src []fabric.SGE, n uint32, token uint64) (shared bool, res Result) {
-	if a.ref.rkey == 0 || n < leastShared || len(src) != 1 || s.claims.reach(a.ref) == nil {
+	if s.words == nil || n < leastShared || len(src) != 1 {
+		return false, Busy
+	}
+	word := s.words[id.slot()]
+	if word.rkey == 0 || s.claims.reach(word) == nil {
 		return false, Busy
 	}
 	_, rkey, ok := s.claims.by.Source(token)
@@ -158,7 +168,7 @@ func (s *source) shareWrite(a *theirAdvert, id ID, note doneNote, src []fabric.S
 		return true, Busy
 	}
 	a.want, a.state = Want{Pos: note.pos, Tag: note.tag}, theirsWriting
-	sh.ref, sh.local, sh.far, sh.token = a.ref, src[0], a.key, token
+	sh.ref, sh.local, sh.far, sh.token = word, src[0], a.key, token
 	return true, Accepted
 }
 

@@ -60,7 +60,9 @@ func TestMemoryOfAPeerWithMessages(t *testing.T) {
 	rings := int(offheap.Total()-off) / (2 * peers)
 	require.LessOrEqual(t, rings, 16<<10)
 	require.Equal(t, rings, ends[0].ch.Memory())
-	require.LessOrEqual(t, heap, 20<<10)
+	if len(offheap.Live()) == 0 { // rmadebug keeps a stack trace for each allocation
+		require.LessOrEqual(t, heap, 17<<10)
+	}
 	t.Logf("a peer: %d bytes of rings and mirrors (%d by Memory), %d bytes of heap", rings, ends[0].ch.Memory(), heap)
 	for _, e := range ends {
 		require.NoError(t, e.ep.Close())
