@@ -153,13 +153,8 @@ func WatchRails(ctx context.Context, e *Engine) iter.Seq[RailEvent] {
 func (e *Engine) Barrier(ctx context.Context) error {
 	defer trace.StartRegion(ctx, regionBarrier).End()
 	b := &e.barrier
-	if d := e.cfg.SetupTimeout; d > 0 {
-		if _, has := ctx.Deadline(); !has {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, d)
-			defer cancel()
-		}
-	}
+	ctx, cancel := withSetupTimeout(ctx, e)
+	defer cancel()
 	select {
 	case b.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -173,6 +168,14 @@ func (e *Engine) Barrier(ctx context.Context) error {
 		return fmt.Errorf("rma: %w", err)
 	}
 	return nil
+}
+
+// withSetupTimeout returns ctx with a deadline, of Config.SetupTimeout if it has none.
+func withSetupTimeout(ctx context.Context, e *Engine) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has || e.cfg.SetupTimeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, e.cfg.SetupTimeout)
 }
 
 // BeforeClose registers a function that Close calls first, while the engine still works.

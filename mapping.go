@@ -48,13 +48,8 @@ func Map(ctx context.Context, p *Peer, s Span) (*Mapping, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if d := p.eng.cfg.SetupTimeout; d > 0 {
-		if _, has := ctx.Deadline(); !has {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, d)
-			defer cancel()
-		}
-	}
+	ctx, cancel := withSetupTimeout(ctx, p.eng)
+	defer cancel()
 	if err := p.GetBytes(nil, s.at).Wait(ctx); err != nil { // connects; a read of no bytes checks no key
 		return nil, err
 	}
