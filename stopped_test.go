@@ -72,25 +72,20 @@ func meetSecond(ctx context.Context, e *Engine) (*Region, []Key, error) {
 // swap sends and receives large messages, which both ends copy, until an operation fails. It calls
 // done after each.
 func swap(ctx context.Context, p *Peer, out, in Buffer, done func()) error {
-	for {
-		got, sent := p.RecvBuffer(3, in), p.SendBuffer(3, out)
-		if _, err := got.Wait(ctx); err != nil {
-			return errors.Join(err, sent.Wait(ctx))
-		}
-		if err := sent.Wait(ctx); err != nil {
-			return err
-		}
-		if done != nil {
-			done()
-		}
-	}
+	return swapEach(ctx, func() (RecvRequest, Request) { return p.RecvBuffer(3, in), p.SendBuffer(3, out) }, done)
 }
 
 // swapPrivate is swap with memory that peers do not map.
 func swapPrivate(ctx context.Context, p *Peer, done func()) error {
 	out, in := make([]byte, 8<<20), make([]byte, 8<<20)
+	return swapEach(ctx, func() (RecvRequest, Request) { return p.RecvTag(3, in), p.SendTag(3, out) }, done)
+}
+
+// swapEach starts a receive and a send, again and again until one fails. It calls done, which may be
+// nil, after each pair.
+func swapEach(ctx context.Context, start func() (RecvRequest, Request), done func()) error {
 	for {
-		got, sent := p.RecvTag(3, in), p.SendTag(3, out)
+		got, sent := start()
 		if _, err := got.Wait(ctx); err != nil {
 			return errors.Join(err, sent.Wait(ctx))
 		}

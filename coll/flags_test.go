@@ -148,6 +148,18 @@ func TestFlagsLies(t *testing.T) {
 // Operations by flags end when one is given up, and when a rank is gone: both those that wait
 // for a line and those behind.
 func TestFlagsEnd(t *testing.T) {
+	open := func(t testing.TB, es []*rma.Engine) []*Team {
+		ctx := testutil.Context(t, testutil.Limit)
+		ts := worlds(t, es)
+		each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byFlags), Barrier(ctx, team)) })
+		return ts
+	}
+	endBoards(t, open, func(team *Team) (first, second *Request) { return StartBarrier(team), StartBarrier(team) })
+}
+
+// endBoards has rank 1 give up the second of two operations that rank 0 starts, or leave: both
+// end, and the board lets go of them.
+func endBoards(t *testing.T, open func(testing.TB, []*rma.Engine) []*Team, start func(*Team) (first, second *Request)) {
 	for name, end := range map[string]func(e *rma.Engine, q *Request) error{
 		"cancel": func(_ *rma.Engine, q *Request) error { q.Cancel(); return nil },
 		"leave":  func(e *rma.Engine, _ *Request) error { return e.Close() },
@@ -155,14 +167,14 @@ func TestFlagsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := testutil.Context(t, testutil.Limit)
 			es := job(t, 2, "shm")
-			ts := worlds(t, es)
-			each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byFlags), Barrier(ctx, team)) })
-			first, second := StartBarrier(ts[0]), StartBarrier(ts[0])
+			ts := open(t, es)
+			first, second := start(ts[0])
 			require.NoError(t, end(es[1], second))
 			require.ErrorIs(t, first.Wait(ctx), ErrRevoked)
 			require.ErrorIs(t, second.Wait(ctx), ErrRevoked)
 			require.True(t, ts[0].t.board.dead.Load())
 			require.Empty(t, ts[0].t.board.queue)
+			require.Empty(t, ts[0].t.board.area.mappings)
 		})
 	}
 }

@@ -233,24 +233,10 @@ func TestSharedLies(t *testing.T) {
 // Operations by shared memory end when one is given up, and when a rank is gone: both those that
 // wait and those behind. A rank that has told all that the others need may leave.
 func TestSharedEnd(t *testing.T) {
-	for name, end := range map[string]func(e *rma.Engine, q *Request) error{
-		"cancel": func(_ *rma.Engine, q *Request) error { q.Cancel(); return nil },
-		"leave":  func(e *rma.Engine, _ *Request) error { return e.Close() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx := testutil.Context(t, testutil.Limit)
-			es := job(t, 2, "shm")
-			ts := sharing(t, es)
-			large := make([]int64, 1<<17)
-			first, second := StartAllreduce(ts[0], nil, large, Sum), StartBcast(ts[0], 0, large)
-			require.NoError(t, end(es[1], second))
-			require.ErrorIs(t, first.Wait(ctx), ErrRevoked)
-			require.ErrorIs(t, second.Wait(ctx), ErrRevoked)
-			require.True(t, ts[0].t.board.dead.Load())
-			require.Empty(t, ts[0].t.board.queue)
-			require.Empty(t, ts[0].t.board.area.mappings)
-		})
-	}
+	large := make([]int64, 1<<17)
+	endBoards(t, sharing, func(team *Team) (first, second *Request) {
+		return StartAllreduce(team, nil, large, Sum), StartBcast(team, 0, large)
+	})
 	t.Run("complete", func(t *testing.T) {
 		ctx := testutil.Context(t, testutil.Limit)
 		es := job(t, 2, "shm")
