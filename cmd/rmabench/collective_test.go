@@ -128,7 +128,7 @@ func TestCollPlot(t *testing.T) {
 
 // Every algorithm is measured beside the automatic choice, whatever the environment forces.
 func TestCollChoice(t *testing.T) {
-	t.Setenv("RMA_COLL_ALGORITHM", "allreduce=ring,bcast=chain")
+	t.Setenv("RMA_COLL_ALGORITHM", "allreduce=ring")
 	code, out, errs := rmabench(t, "coll", "--choice", "--ops", "allreduce,bcast,barrier", "--sizes", "8,64K", "--ranks", "2", "--rounds", "3", "--time", "1ms", "--format", "json", "--fabric", "shm")
 	require.Equal(t, exitOK, code, errs)
 	type line struct {
@@ -168,7 +168,8 @@ func TestCollChoice(t *testing.T) {
 	require.Len(t, us, 5)
 	require.Equal(t, 5, l.Cells)
 	require.Equal(t, 2*6+2*5+4, n) // flags are for 8 bytes only
-	require.Equal(t, "shared", figures[cell{"barrier", 0}].Chosen)
+	// Two rounds are never predicted to be faster than one: the variable has not forced the choice.
+	require.NotEqual(t, "ring", figures[cell{"allreduce", 8}].Chosen)
 	require.False(t, d.More())
 	for k, m := range us {
 		l := figures[k]
@@ -179,7 +180,6 @@ func TestCollChoice(t *testing.T) {
 		}
 		require.InDelta(t, m["auto"]/m[l.Best]-1, l.Regret, 1e-9)
 	}
-	require.Equal(t, "shared", figures[cell{"bcast", 64 << 10}].Chosen)
 
 	code, out, errs = rmabench(t, "coll", "--choice", "--ops", "gather", "--sizes", "64", "--ranks", "2,3", "--rounds", "1", "--time", "1ms")
 	require.Equal(t, exitOK, code, errs)
