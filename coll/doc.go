@@ -62,8 +62,8 @@
 //	call.go       the operations, as applications call them; operator.go reductions
 //	team.go       Team: members, order of operations, revocation
 //	create.go     New, Split, Shrink: members exchange the numbers by which they know the team
-//	algorithm.go  the algorithms, which make schedules; choose.go which one is used,
-//	              by predicted time (predict.go) or by RMA_COLL_ALGORITHM
+//	algorithm.go  the algorithms; messages.go makes their schedules; choose.go which one is
+//	              used, by predicted time (predict.go) or by RMA_COLL_ALGORITHM
 //	check.go      RMA_COLL_CHECK: ranks tell each other about their calls
 //	flags.go      board: small operations through memory that the ranks of a host map;
 //	              direct.go: stores to other boards; fastpath.go: calls that are over at once
