@@ -9,6 +9,15 @@ type Rail struct {
 	PerByte float64 // ns
 }
 
+const (
+	// CutAlign is the unit of the division, in bytes: no piece is shorter.
+	CutAlign = 4 << 10
+
+	// CutMargin is the least predicted gain for which a transfer is divided, as a share of the
+	// time on the first rail.
+	CutMargin = 1.0 / 32
+)
+
 // end returns the time at which n more bytes have arrived.
 func (r *Rail) end(n float64) float64 { return r.Busy + r.Latency + r.PerByte*n }
 

@@ -35,6 +35,7 @@ func (f *choiceFlags) tableFlag(cmd *cobra.Command, what string) {
 type choiceFlags struct {
 	fabric, op              string
 	grid, batch, coll, size string
+	rails                   string
 	ranks                   int
 	seed                    uint64
 	rounds, recalibrate     int
@@ -139,24 +140,27 @@ func explainCommand(s streams) *cobra.Command {
 		Long: `Sample the link, and show what the cost model predicts for a batch: every mode's
 time term by term, the plan, and the reason for it. With --measure, also measure the
 batch in every mode and as planned. With --coll, show the time of a collective
-operation that is predicted for every algorithm, the fastest first.`,
+operation that is predicted for every algorithm, the fastest first. With --rails, show
+how a put or get is divided over connections of given latencies and rates, which
+Peer.Stats shows; nothing is measured.`,
 		Example: `  rmabench explain --batch 64x128,2x1M
   rmabench explain --op get --batch 64x64 --measure
   rmabench explain --fabric tcp --batch 16x4K --measure
   rmabench explain --batch 8x64,2x64K --table 'tcp:4K=gather;*=scatter'
-  rmabench explain --coll allreduce --size 1M --ranks 8`,
+  rmabench explain --coll allreduce --size 1M --ranks 8
+  rmabench explain --rails 20us:4,15us:28 --size 1M`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.rails != "" {
+				return f.explainRails(s)
+			}
 			req, err := f.request(cmd.Flags().Changed, func(r *choice.Request) (err error) {
 				if r.Measure = f.measure; f.coll != "" {
 					if f.measure || f.batch != "" || f.table != "" {
 						return errors.New("--coll excludes --batch, --measure and --table")
 					}
-					ns, err := bench.ParseSizes(f.size)
-					if err != nil || len(ns) != 1 {
-						return fmt.Errorf("--size %q: want one size", f.size)
-					}
-					r.Coll, r.Size, r.Ranks = f.coll, ns[0], f.ranks
-					return nil
+					r.Coll, r.Ranks = f.coll, f.ranks
+					r.Size, err = f.oneSize()
+					return err
 				}
 				r.Batch, err = choice.ParseBatch(f.batch)
 				return err
@@ -173,7 +177,8 @@ operation that is predicted for every algorithm, the fastest first.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.batch, "batch", "", "messages or pieces, such as 64x128,2x1M: 64 of 128 bytes, then 2 of 1 MiB")
 	fl.StringVar(&f.coll, "coll", "", "a collective operation instead of a batch, such as allreduce, bcast or alltoall")
-	fl.StringVar(&f.size, "size", "8", "bytes of the operation of --coll: the smaller of the two buffers of a rank")
+	fl.StringVar(&f.size, "size", "8", "bytes of the operation of --coll, the smaller of the two buffers of a rank, or of --rails")
+	fl.StringVar(&f.rails, "rails", "", "rails instead of a batch, LATENCY:MB/S each, rail 0 first, such as 20us:4,15us:28")
 	fl.IntVar(&f.ranks, "ranks", 8, "ranks of the operation of --coll, of which each has a processor")
 	fl.BoolVar(&f.measure, "measure", false, "also measure the batch in every mode and as planned")
 	return cmd
@@ -317,11 +322,45 @@ func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request
 	if _, silent := f.inJob(); silent || err != nil {
 		return err
 	}
+	return f.write(s, x, x.WriteText)
+}
+
+// oneSize reads the flag --size.
+func (f *choiceFlags) oneSize() (int, error) {
+	ns, err := bench.ParseSizes(f.size)
+	if err != nil || len(ns) != 1 {
+		return 0, fmt.Errorf("--size %q: want one size", f.size)
+	}
+	return ns[0], nil
+}
+
+// explainRails explains how an operation is divided over rails.
+func (f *choiceFlags) explainRails(s streams) error {
+	if f.measure || f.batch != "" || f.table != "" || f.coll != "" {
+		return usage(errors.New("--rails excludes --batch, --coll, --measure and --table"))
+	}
+	rails, err := bench.ParseRails(f.rails)
+	if err != nil {
+		return usage(fmt.Errorf("--rails: %w", err))
+	}
+	n, err := f.oneSize()
+	if err != nil {
+		return usage(err)
+	}
+	if err := checkFabricAndFormat(f.fabric, f.format, choice.Formats); err != nil {
+		return usage(err)
+	}
+	c := bench.CutOver(rails, n)
+	return f.write(s, c, c.WriteText)
+}
+
+// write writes an explanation as JSON, or for people by text.
+func (f *choiceFlags) write(s streams, x any, text func(io.Writer) error) (err error) {
 	out, commit := output(s, f.out)
 	if f.format == "json" {
 		err = json.NewEncoder(out).Encode(x)
 	} else {
-		err = x.WriteText(out)
+		err = text(out)
 	}
 	return errors.Join(err, commit())
 }

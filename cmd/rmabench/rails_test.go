@@ -35,3 +35,14 @@ func TestRailsCommand(t *testing.T) {
 	require.Equal(t, exitOK, code, errs)
 	require.Contains(t, out, "of the sum")
 }
+
+func TestExplainRails(t *testing.T) {
+	code, out, errs := rmabench(t, "explain", "--rails", "20us:4,15us:28", "--size", "1M", "--format", "json")
+	require.Equal(t, exitOK, code, errs)
+	var c bench.RailsCut
+	require.NoError(t, json.Unmarshal([]byte(out), &c))
+	require.True(t, c.Divided)
+	code, out, errs = rmabench(t, "explain", "--rails", "20us:4,15us:28", "--size", "4K")
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "whole over rail 1")
+}

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,5 +66,40 @@ func TestRailsRequests(t *testing.T) {
 		r := good()
 		change(&r)
 		require.ErrorIs(t, r.Check(), ErrPlan, name)
+	}
+}
+
+// Both parts end together, short operations go over one rail, and what cannot be read is named.
+func TestCutOver(t *testing.T) {
+	rails, err := ParseRails("20us:4,15us:28")
+	require.NoError(t, err)
+	c := CutOver(rails, 1<<20)
+	require.True(t, c.Divided)
+	require.EqualValues(t, 1<<20, c.Rails[0].Bytes+c.Rails[1].Bytes)
+	require.InEpsilon(t, c.Rails[0].EndUS, c.Rails[1].EndUS, 0.05)
+	require.InEpsilon(t, 32.0/28, c.OfBest, 0.01)
+	require.InDelta(t, 1e3/4*float64(1<<20)/1e3+20, c.Rails[0].AloneUS, 1e-6)
+	require.False(t, CutOver(rails, c.BreakEven/2).Divided)
+	require.True(t, CutOver(rails, c.BreakEven).Divided)
+
+	for n, at := range map[int]int{256: 0, 4 << 10: 1, 8 << 10: 1} { // bytes -> rail
+		c := CutOver(rails, n)
+		require.False(t, c.Divided)
+		require.EqualValues(t, n, c.Rails[at].Bytes)
+	}
+	alike, err := ParseRails("20us:10,20us:11")
+	require.NoError(t, err)
+	require.EqualValues(t, 4<<10, CutOver(alike, 4<<10).Rails[0].Bytes, "another rail must save an eighth")
+	far, err := ParseRails("0s:1000,10s:1e-3")
+	require.NoError(t, err)
+	require.Zero(t, CutOver(far, 1<<20).BreakEven)
+
+	var text strings.Builder
+	require.NoError(t, c.WriteText(&text))
+	require.Contains(t, text.String(), "1048576 bytes: divided")
+	for bad, want := range map[string]string{"20us:4": "1 rails", "1s:1,1s:1,1s:1,1s:1,1s:1": "5 rails", "1:1,1s:1": "missing unit",
+		"-1s:1,1s:1": "negative", "1s,1s:1": "MB/s", "1s:0,1s:1": "positive", "1s:NaN,1s:1": "positive", "1s:1e-320,1s:1": "positive"} {
+		_, err := ParseRails(bad)
+		require.ErrorContains(t, err, want, bad)
 	}
 }

@@ -25,9 +25,6 @@ import (
 // the same memory each time, so that it does not matter what the first attempt has placed.
 
 const (
-	// partAlign is the unit of the division, in bytes: no part is shorter.
-	partAlign = 4 << 10
-
 	// maxParts is the number of parts in flight on one rail.
 	maxParts = 8
 
@@ -252,11 +249,11 @@ func (x *Rails) cut(o *Op, cs *[mr.MaxRails]logp.Rail, lens *[mr.MaxRails]int64,
 	if o.next == nil && x.q.inflight == 0 {
 		alone += cs[0].Latency // otherwise it is hidden by what is in flight
 	}
-	cost := alone * divideMargin
+	cost := alone * logp.CutMargin
 	if p := x.q.groups.params; p != nil {
 		cost += p.CPU.A + p.CPU.B
 	}
-	*end = logp.Cut(cs[:], n, partAlign, cost, alone, lens[:])
+	*end = logp.Cut(cs[:], n, logp.CutAlign, cost, alone, lens[:])
 	if lens[0] == n {
 		if x.whole++; x.whole%wholeTurns == 0 { // rates may have changed
 			for i := range x.rail {
@@ -298,7 +295,7 @@ func (x *Rails) sample(cs *[mr.MaxRails]logp.Rail, n int64, lens *[mr.MaxRails]i
 	left := n
 	clear(lens[:])
 	for _, i := range of[:k] {
-		lens[i] = n / k / partAlign * partAlign
+		lens[i] = n / k / logp.CutAlign * logp.CutAlign
 		left -= lens[i]
 	}
 	lens[of[k-1]] += left

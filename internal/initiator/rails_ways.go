@@ -1,28 +1,29 @@
 package initiator
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/seed33544411/rma/logp"
+)
 
 // A put or a get over rails is sent in one of several ways: whole over one of the rails, or
 // divided over all of them. For each power of two of sizes the queue compares what they take,
 // and tries those that it does not use again and again.
 
 // DivideFrom is the least size in bytes of an operation that is divided.
-const DivideFrom = 8 << 10
+const DivideFrom = 2 * logp.CutAlign
 
 // WholeFrom is the least size in bytes of an operation that another rail than rail 0 may
 // carry: shorter ones take as long over each.
 const WholeFrom = 512
 
-const (
-	// divideMargin is the least predicted gain, as a share of the time on one rail.
-	divideMargin = 1.0 / 32
+// WholeMargin is the least gain, as a share of the time on rail 0, for which another rail
+// carries operations whole: what follows them waits until they are complete.
+const WholeMargin = 1.0 / 8
 
+const (
 	// never is when a rail that cannot be used is free, in ns.
 	never = 1e18
-
-	// wholeMargin is the least gain, as a share of the time on rail 0, for which another rail
-	// carries operations whole: what follows them waits until they are complete.
-	wholeMargin = 1.0 / 8
 
 	// burst is the number of operations in a row that try a way: while others are in flight
 	// on rail 0, only the second one has a known begin.
@@ -94,9 +95,9 @@ func (t *trial) best(can uint) int {
 		if can>>w&1 == 0 || c == 0 {
 			continue
 		}
-		margin := divideMargin
+		margin := logp.CutMargin
 		if w < wayDivided {
-			margin = wholeMargin
+			margin = WholeMargin
 		}
 		if best < 0 || c < t.cost[best]*(1-margin) {
 			best = w
