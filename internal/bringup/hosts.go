@@ -98,22 +98,29 @@ type Place struct {
 }
 
 // Place returns where the rank is. Any goroutine may call it. Setup path.
-func (l *Links) Place(rank int) (p Place) {
-	of, mine := l.hosts[rank], l.hosts[l.job.Rank()]
-	hosts := map[string]int{}
-	for r, o := range l.hosts {
-		if _, seen := hosts[o.Host]; !seen {
-			hosts[o.Host] = len(hosts)
-		}
-		if o.Host == of.Host {
-			if p.LocalSize++; r < rank {
-				p.LocalRank++
-			}
-		}
-	}
-	p.Host = hosts[of.Host]
+func (l *Links) Place(rank int) Place {
+	l.placed.Do(func() { l.places = placesOf(l.hosts) })
+	of, mine, p := l.hosts[rank], l.hosts[l.job.Rank()], l.places[rank]
 	if p.Here = of.Host == mine.Host; p.Here {
 		p.Near = topo.Local(of.CPUs).Between(mine.CPUs, of.CPUs)
 	}
 	return p
+}
+
+// placesOf returns the places of ranks, without what depends on the rank that asks.
+func placesOf(hosts []links.Offer) []Place {
+	places, numbers, sizes := make([]Place, len(hosts)), map[string]int{}, []int(nil)
+	for r, o := range hosts {
+		n, seen := numbers[o.Host]
+		if !seen {
+			n = len(numbers)
+			numbers[o.Host], sizes = n, append(sizes, 0)
+		}
+		places[r] = Place{Host: n, LocalRank: sizes[n]}
+		sizes[n]++
+	}
+	for r := range places {
+		places[r].LocalSize = sizes[places[r].Host]
+	}
+	return places
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
@@ -56,7 +57,10 @@ type Links struct {
 	kinds map[string]bool // of links between any two ranks of the job
 	rails []Rail
 	hosts []links.Offer
-	pairs map[string]pair // by kind of link: the ranks that measure it
+	// Where the ranks are: see Place.
+	placed sync.Once
+	places []Place
+	pairs  map[string]pair // by kind of link: the ranks that measure it
 
 	figures    []figures     // by link, of the first pair
 	calibrated chan struct{} // closed when figures are there
@@ -86,7 +90,7 @@ func Open(ctx context.Context, job Job, cfg Config) (l *Links, err error) {
 			l, err = nil, errors.Join(err, l.Close())
 		}
 	}()
-	if l.hosts, err = l.offers(ctx, links.NewOffer(nil)); err != nil {
+	if l.hosts, err = l.offers(ctx, links.NewOffer(nil).On(l.Options.Host)); err != nil {
 		return l, err
 	}
 	l.spareP()
@@ -238,7 +242,7 @@ func (l *Links) agree(ctx context.Context, names []string) (chosen []string, why
 		l.open = append(l.open, link)
 		open = append(open, name)
 	}
-	offers, err := l.offers(ctx, links.NewOffer(open))
+	offers, err := l.offers(ctx, links.NewOffer(open).On(l.Options.Host))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,6 +17,9 @@ var ErrBadOffer = errors.New("links: malformed offer")
 // MaxOffer bounds a marshalled Offer in bytes.
 const MaxOffer = 512
 
+// maxHostName bounds the name of RMA_HOST in bytes.
+const maxHostName = 64
+
 // Offer describes the links of a rank to other ranks.
 type Offer struct {
 	// Host is equal for ranks that may share memory: same boot of the same kernel, same
@@ -31,6 +34,15 @@ type Offer struct {
 // NewOffer returns the offer of this process, with the given links open.
 func NewOffer(open []string) Offer {
 	return Offer{Host: HostID(), Links: open, CPUs: cpu.Allowed(), OneP: runtime.GOMAXPROCS(0) == 1 && !OneByDefault()}
+}
+
+// On returns the offer of a process that is told to count as one of another host, such that
+// those with the same name share one. The empty name is that of the host itself.
+func (o Offer) On(name string) Offer {
+	if name != "" {
+		o.Host = name + "@" + o.Host
+	}
+	return o
 }
 
 // OneByDefault reports whether GOMAXPROCS of this process is 1 because it may use one processor

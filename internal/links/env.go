@@ -11,6 +11,7 @@ import (
 // Environment variables of settings of links; docs/configuration.md explains them.
 const (
 	EnvFabric          = "RMA_FABRIC"
+	EnvHost            = "RMA_HOST"
 	EnvDisableCMA      = "RMA_DISABLE_CMA"
 	EnvDisableSegments = "RMA_DISABLE_SEGMENTS"
 	EnvCopyStream      = "RMA_COPY_STREAM"
@@ -60,6 +61,9 @@ func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
 		if n := v.Int(name); n != 0 {
 			*to = n
 		}
+	}
+	if s := v.Text(EnvHost); s != "" {
+		o.Host = s[:min(len(s), maxHostName)]
 	}
 	if a := v.Addr(EnvBind); a.IsValid() {
 		o.Bind = a

@@ -21,6 +21,8 @@ var ErrNoLink = errors.New("no link to the peer")
 // Options configures the links. The zero value is usable. Each link uses its own fields
 // only.
 type Options struct {
+	Host string // see Offer.On
+
 	DisableCMA      bool // shm: no process_vm_readv/writev
 	DisableSegments bool // shm: Alloc returns private memory
 

@@ -180,3 +180,24 @@ func TestSettingsNameTheLinks(t *testing.T) {
 		require.Contains(t, words, n)
 	}
 }
+
+// Ranks that are told to be on different hosts share no memory.
+func TestNamedHosts(t *testing.T) {
+	offer := func(name string) Offer {
+		v, err := settings.Load(settings.Source{Environ: []string{}, Named: map[string]string{"host": name}})
+		require.NoError(t, err)
+		_, o := FromSettings(v, Options{})
+		return NewOffer([]string{"shm", "tcp"}).On(o.Host)
+	}
+	for _, c := range []struct{ a, b, link string }{{"", "", "shm"}, {"x", "x", "shm"}, {"x", "y", "tcp"}, {"", "x", "tcp"}} {
+		got, err := Choose(offer(c.a), offer(c.b), "")
+		require.NoError(t, err)
+		require.Equal(t, c.link, got, "%q and %q", c.a, c.b)
+	}
+	_, err := Choose(offer("x"), offer("y"), "shm")
+	require.ErrorContains(t, err, "on different hosts")
+	long := offer(strings.Repeat("x", MaxOffer))
+	parsed, err := ParseOffer(long.Append(nil))
+	require.NoError(t, err)
+	require.Equal(t, long.Host, parsed.Host)
+}

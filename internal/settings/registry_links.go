@@ -6,6 +6,12 @@ import "time"
 // are given there in Config.Settings.
 var linkSettings = []Setting{
 	{
+		Env: "RMA_HOST", Group: Links, Type: Type{Kind: Text}, Else: "the host that the rank runs on",
+		What:  "name of a host that the rank counts as one of (the first 64 bytes matter): ranks with different names, or with and without one, reach each other over links between hosts, and collective operations treat their paths as those. For measurements and tests of jobs of several hosts on one",
+		Why:   "a job has to use shared memory where it can",
+		Where: "internal/links", Since: "0.2",
+	},
+	{
 		Env: "RMA_DISABLE_CMA", Group: Links, Type: Type{Kind: Switch}, Default: "0",
 		What:  "shm copies private memory through the segment instead of by `process_vm_readv` and `process_vm_writev`",
 		Why:   "the system calls need one copy instead of two; shm detects where the kernel forbids them (Yama, seccomp, user namespaces)",
