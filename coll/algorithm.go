@@ -17,10 +17,11 @@ const (
 	algScatter                 // reduce or scatter blocks first, then collect them
 	algFlags                   // a tree, doubling or dissemination by lines of a board
 	algShared                  // all ranks with all, by memory that they share
+	algHierarchy               // within each host, among one rank of each, within each host
 	numAlgorithms
 )
 
-var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter", "flags", "shared"}
+var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter", "flags", "shared", "hierarchy"}
 
 func (a algorithm) String() string { return algNames[a] }
 
@@ -32,6 +33,7 @@ func (a algorithm) onBoard() bool { return a == algFlags || a == algShared }
 type problem struct {
 	call
 	rank, team int
+	hosts      *hosts // of algHierarchy
 	inOrder    bool
 	meet       bool  // all ranks wait for each other at the end, as in a barrier
 	send, recv []mem // one element: the whole, for operations without blocks
@@ -39,17 +41,16 @@ type problem struct {
 
 // algorithms returns the algorithms that can perform a call by a team. The first is one for
 // small data. Behind the others are those of boards, which not all teams have, and not for large
-// data.
-func algorithms(c call) []algorithm { return available(c, true, true) }
+// data, and that of teams whose ranks are on several hosts.
+func algorithms(c call) []algorithm { return available(c, true, true, true) }
 
-// available is algorithms without those of boards that are not possible.
-func available(c call, flags, shared bool) []algorithm {
+// available is algorithms without those that are not possible.
+func available(c call, flags, shared, hosts bool) []algorithm {
 	k := 0
-	if flags {
-		k = 1
-	}
-	if shared {
-		k += 2
+	for i, is := range [...]bool{flags, shared, hosts} {
+		if is {
+			k |= 1 << i
+		}
 	}
 	if as := inOrderPossible[c.kind][k]; c.op == opFuncInOrder && as != nil {
 		return as
@@ -57,15 +58,15 @@ func available(c call, flags, shared bool) []algorithm {
 	return allPossible[c.kind][k]
 }
 
-// Those of allAlgorithms and inOrderAlgorithms, without those of boards, with algFlags, with
-// algShared, and with both.
+// Those of allAlgorithms and inOrderAlgorithms, without those of algFlags, algShared and
+// algHierarchy whose bits are not set in the index.
 var allPossible, inOrderPossible = possible(&allAlgorithms), possible(&inOrderAlgorithms)
 
-func possible(of *[numKinds][]algorithm) (out [numKinds][4][]algorithm) {
+func possible(of *[numKinds][]algorithm) (out [numKinds][8][]algorithm) {
 	for k, as := range of {
 		for i := range out[k] {
 			for _, a := range as {
-				if (a != algFlags || i&1 != 0) && (a != algShared || i&2 != 0) {
+				if (a != algFlags || i&1 != 0) && (a != algShared || i&2 != 0) && (a != algHierarchy || i&4 != 0) {
 					out[k][i] = append(out[k][i], a)
 				}
 			}
@@ -76,10 +77,10 @@ func possible(of *[numKinds][]algorithm) (out [numKinds][4][]algorithm) {
 
 var (
 	allAlgorithms = [numKinds][]algorithm{
-		kindBarrier:        {algDissemination, algFlags, algShared},
-		kindBcast:          {algBinomial, algChain, algScatter, algFlags, algShared},
-		kindReduce:         {algBinomial, algChain, algScatter, algFlags, algShared},
-		kindAllreduce:      {algDoubling, algHalving, algRing, algFlags, algShared},
+		kindBarrier:        {algDissemination, algFlags, algShared, algHierarchy},
+		kindBcast:          {algBinomial, algChain, algScatter, algFlags, algShared, algHierarchy},
+		kindReduce:         {algBinomial, algChain, algScatter, algFlags, algShared, algHierarchy},
+		kindAllreduce:      {algDoubling, algHalving, algRing, algFlags, algShared, algHierarchy},
 		kindReduceScatter:  {algDoubling, algLinear, algShared},
 		kindReduceScatterv: {algDoubling, algLinear},
 		kindGather:         {algBinomial, algLinear, algShared},
@@ -95,8 +96,8 @@ var (
 	}
 	// Those that keep the order of the operands, where not all do.
 	inOrderAlgorithms = [numKinds][]algorithm{
-		kindReduce:    {algBinomial, algFlags, algShared},
-		kindAllreduce: {algDoubling, algFlags, algShared},
+		kindReduce:    {algBinomial, algFlags, algShared, algHierarchy},
+		kindAllreduce: {algDoubling, algFlags, algShared, algHierarchy},
 	}
 )
 
@@ -106,16 +107,23 @@ func build(pr *problem) *schedule {
 		return buildShared(pr)
 	}
 	b := newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder)
+	if pr.alg == algHierarchy {
+		b.levels = &levels{b, pr.hosts, pr.hosts.between(pr.kind, int(pr.count)*int(pr.size))}
+	}
 	b.folds = pr.size <= inlineMax && pr.count*uint64(pr.size) <= foldTotal
 	switch pr.kind {
 	case kindBarrier:
-		b.barrier()
+		b.meet()
 	case kindBcast:
 		b.bcast(pr.alg, int(pr.root), pr.recv[0])
 	case kindReduce:
 		b.reduce(pr.alg, int(pr.root), pr.send[0], pr.recv[0])
 	case kindAllreduce:
-		b.allreduce(pr.alg, pr.recv[0], pr.send[0], none)
+		if pr.alg == algHierarchy {
+			b.levels.allreduce(pr.recv[0], pr.send[0])
+		} else {
+			b.allreduce(pr.alg, pr.recv[0], pr.send[0], none)
+		}
 	case kindReduceScatter, kindReduceScatterv:
 		b.reduceScatter(pr.alg, pr.send, pr.recv[0])
 	case kindGather, kindGatherv:
@@ -136,7 +144,7 @@ func build(pr *problem) *schedule {
 		for i := range all {
 			all[i] = int32(i)
 		}
-		b.barrier(all...)
+		b.meet(all...)
 	}
 	b.s.flags, b.s.alg = pr.alg == algFlags, pr.alg
 	return b.done()

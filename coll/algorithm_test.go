@@ -156,12 +156,16 @@ func TestAlgorithms(t *testing.T) {
 			for p := 1; p <= 17; p++ {
 				c := call{kind: k, op: op().code}
 				for _, alg := range algorithms(c) {
-					for _, n := range []int{0, 1, 3, 2*p + 1, 5000, 9000} {
+					for _, n := range []int{0, 1, 3, 2*p + 1, 5000, 9000, 40000} {
 						roots := []int{0}
 						if k.rooted() {
 							roots = []int{0, g.IntN(p), p - 1}
 						}
 						switch {
+						case n == 40000: // several pieces
+							if alg != algHierarchy || p != 3 && p != 6 {
+								continue
+							}
 						case n < 5000 || p <= 3: // 9000: more than travels with headers
 						case n > 5000:
 							continue
@@ -170,11 +174,20 @@ func TestAlgorithms(t *testing.T) {
 						default:
 							continue
 						}
+						on := []*hosts{nil}
+						if alg == algHierarchy {
+							on = divisions(g, p)
+						}
 						for _, root := range roots {
-							tried[fmt.Sprintf("%v %v", k, alg)]++
-							try(t, g, k, alg, p, root, n, op)
-							if t.Failed() {
-								t.Fatalf("%v by %v, %d ranks, root %d, %d elements, in order: %v", k, alg, p, root, n, op().inOrder)
+							for _, h := range on {
+								if alg == algHierarchy && !h.serves(c) {
+									continue
+								}
+								tried[fmt.Sprintf("%v %v", k, alg)]++
+								try(t, g, k, alg, p, root, n, op, h)
+								if t.Failed() {
+									t.Fatalf("%v by %v, %d ranks, root %d, %d elements, in order: %v, hosts %+v", k, alg, p, root, n, op().inOrder, h)
+								}
 							}
 						}
 					}
@@ -185,7 +198,27 @@ func TestAlgorithms(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, tried, 43, "algorithms of operations")
+	require.Len(t, tried, 47, "algorithms of operations")
+}
+
+// divisions returns divisions of p ranks among hosts: in halves, by turns, of different sizes, and
+// in any way.
+func divisions(g *rand.Rand, p int) (out []*hosts) {
+	for _, host := range []func(r int) int{
+		func(r int) int { return 2 * r / p },
+		func(r int) int { return r % 2 },
+		func(r int) int { return min(r, 1) },
+		func(r int) int { return r / 2 },
+		func(r int) int { return (r + 2) / 3 },
+		func(int) int { return g.IntN(p) },
+	} {
+		numbers := make([]int, p)
+		for r := range numbers {
+			numbers[r] = host(r)
+		}
+		out = append(out, divide(numbers))
+	}
+	return out
 }
 
 func plus(dst, src []affine) {
@@ -195,7 +228,7 @@ func plus(dst, src []affine) {
 }
 
 // try performs one operation by all ranks, and compares.
-func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op Op[affine]) {
+func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op Op[affine], on *hosts) {
 	seed := g.Uint64()
 	inPlace, meet := g.IntN(2) == 0, g.IntN(4) == 0
 	combine := op().combine
@@ -314,7 +347,7 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 		}
 		var a arguments
 		require.NoError(t, setArguments(&a, k, r, p, root, n, send, recv, op))
-		a.alg, a.meet = alg, meet
+		a.alg, a.meet, a.hosts = alg, meet, on
 		m.add(build(&a.problem), a.bufs, a.fold)
 		m.ranks[r].areas = areas
 		wants[r], gots[r] = w, got

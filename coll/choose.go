@@ -112,7 +112,7 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 		}
 		flags, shared = flags && f != nil && f.flags, shared && f != nil && f.shared
 	}
-	as := available(pr.call, flags, shared)
+	as := available(pr.call, flags, shared, t.hosts.serves(pr.call))
 	if slices.Contains(as, forced) {
 		return forced, true
 	}
@@ -247,7 +247,7 @@ func (t *team) ask() {
 	}
 	var left atomic.Int32
 	left.Store(2)
-	f := &figures{}
+	f := &figures{hosts: t.hosts}
 	over := func(err error) {
 		if err != nil || left.Add(-1) > 0 { // with an error the team is revoked
 			return

@@ -5,6 +5,15 @@ import (
 	"slices"
 )
 
+// meet is a barrier behind the steps after.
+func (b *builder) meet(after ...int32) {
+	if b.levels != nil {
+		b.levels.barrier(after...)
+		return
+	}
+	b.barrier(after...)
+}
+
 // barrier is the barrier by dissemination (Hensgen, Finkel, Manber 1988), behind the steps
 // after.
 func (b *builder) barrier(after ...int32) int32 {
@@ -44,6 +53,9 @@ func (b *builder) blocks(m mem, k int) []mem {
 // tree returns the parent of this rank, -1 at the root, and its children, those with the
 // smallest subtrees first, in the tree of an algorithm.
 func (b *builder) tree(alg algorithm, root int) (parent int, children []int) {
+	if alg == algHierarchy {
+		return b.levels.tree(root)
+	}
 	p := b.size
 	v := (b.rank - root + p) % p
 	real := func(v int) int { return (v + root) % p }
@@ -69,6 +81,17 @@ func (b *builder) tree(alg algorithm, root int) (parent int, children []int) {
 	return parent, children
 }
 
+// teamTree is tree, but returns numbers in the team.
+func (b *builder) teamTree(alg algorithm, root int) (parent int, children []int) {
+	if parent, children = b.tree(alg, root); parent >= 0 {
+		parent = int(b.inTeam(parent))
+	}
+	for i, c := range children {
+		children[i] = int(b.inTeam(c))
+	}
+	return parent, children
+}
+
 func (b *builder) bcast(alg algorithm, root int, m mem) {
 	if alg == algScatter {
 		v := (b.rank - root + b.size) % b.size
@@ -87,7 +110,7 @@ func (b *builder) bcast(alg algorithm, root int, m mem) {
 	parent, children := b.tree(alg, root)
 	slices.Reverse(children) // the largest subtree first
 	segments := []mem{m}
-	if alg == algChain && b.size > 2 || b.size > 3 { // a rank passes data on
+	if b.size > 3 || b.size > 2 && alg != algBinomial { // a rank passes data on
 		segments = b.segments(m)
 	}
 	for _, s := range segments {
@@ -318,6 +341,7 @@ func (b *builder) allreduceRing(m, in mem, first int32) int32 {
 	next, prev := (b.rank+1)%p, (b.rank-1+p)%p
 	sent := make([]int32, p)
 	last := first
+	got := make([]int32, 0, p) // the steps after which blocks are reduced
 	for s := range p - 1 {
 		i := (b.rank - s + p) % p
 		if s == 0 {
@@ -328,13 +352,15 @@ func (b *builder) allreduceRing(m, in mem, first int32) int32 {
 		i = (i - 1 + p) % p
 		last = b.takeOnto(prev, blocks[i], own[i], true, first)
 	}
+	got = append(got, last)
 	for s := range p - 1 {
 		i := (b.rank + 1 - s + p) % p
 		b.send(next, blocks[i], last)
 		i = (i - 1 + p) % p
 		last = b.recv(prev, blocks[i], sent[i])
+		got = append(got, last)
 	}
-	return last
+	return b.join(got...)
 }
 
 func (b *builder) reduceScatter(alg algorithm, send []mem, recv mem) {

@@ -27,6 +27,7 @@ type figures struct {
 	Take     [figureSizes]float64 // work of its receiver, besides the reduction
 	flags    bool                 // the ranks have boards
 	shared   bool                 // and areas
+	hosts    *hosts               // on which the ranks are; nil: see divide
 	procs    int                  // processors that the ranks have together; 0: one each
 }
 
@@ -344,7 +345,7 @@ func (f *figures) estimate(c call, p, n int) float64 {
 	all := []mem{{1, 0, n * size}}
 	ranks := make([]*schedule, p)
 	for r := range ranks {
-		pr := &problem{call: c, rank: r, team: p, inOrder: c.op == opFuncInOrder, send: all, recv: []mem{{2, 0, n * size}}}
+		pr := &problem{call: c, rank: r, team: p, hosts: f.hosts, inOrder: c.op == opFuncInOrder, send: all, recv: []mem{{2, 0, n * size}}}
 		switch c.kind {
 		case kindReduceScatter, kindReduceScatterv, kindScatter:
 			pr.send = blocks(1)
@@ -417,7 +418,7 @@ func callOf(op string, bytes, ranks int) (call, error) {
 func (f *figures) predictions(c call, p, n int) (out []Prediction) {
 	c.count = uint64(n)
 	flags, shared := byBoards(c, p)
-	as := available(c, flags && f.flags && p > 1, shared && f.shared && p > 1)
+	as := available(c, flags && f.flags && p > 1, shared && f.shared && p > 1, f.hosts.serves(c))
 	for _, e := range f.estimates(c, as, p, n) {
 		out = append(out, Prediction{e.alg.String(), e.ns})
 	}

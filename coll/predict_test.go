@@ -35,7 +35,7 @@ func TestPredict(t *testing.T) {
 				}
 				require.NoError(t, err)
 				flags, shared := byBoards(call{kind: k, size: 1, count: uint64(n)}, 7)
-				as := available(call{kind: k}, flags && link == "shm", shared && link == "shm")
+				as := available(call{kind: k}, flags && link == "shm", shared && link == "shm", false)
 				require.Len(t, es, len(as))
 				for i, e := range es {
 					require.Positive(t, e.NS)

@@ -109,6 +109,7 @@ func (o *operation) prepare(alg algorithm, chosen bool) {
 
 // schedule sets the algorithm of the arguments, and returns the schedule.
 func (o *operation) schedule(alg algorithm) *schedule {
+	o.hosts = o.t.hosts
 	p := o.prepared
 	if p == nil {
 		return o.t.plans.schedule(&o.problem, alg)

@@ -105,17 +105,25 @@ func byPeer(a, b expected) int {
 	return cmp.Or(cmp.Compare(a.peer, b.peer), cmp.Compare(a.slot, b.slot))
 }
 
-// builder makes the schedule of one rank. The steps of two ranks correspond: the n-th send
-// of one to the other is received by the other's n-th receive from it.
+// builder makes the schedule of one rank, or its part among some ranks of the team. The steps
+// of two ranks correspond: the n-th send of one to the other is received by the other's n-th
+// receive from it.
 type builder struct {
-	rank, size int
-	elem       int // bytes of an element: no message divides one
-	inOrder    bool
-	folds      bool // data for reductions of more than inlineMax bytes travels with its header
-	s          *schedule
-	sent, got  []uint32 // by peer: messages so far
+	rank, size int     // in the team or, in a part, in members
+	members    []int   // of a part: numbers in the team
+	levels     *levels // of algHierarchy
+	*draft
 
 	reducedFrom []int32 // by peer: the step of reduceBlock that sends the peer's block
+}
+
+// draft is a schedule that is being made. The parts of a builder have the same.
+type draft struct {
+	elem      int // bytes of an element: no message divides one
+	inOrder   bool
+	folds     bool // data for reductions of more than inlineMax bytes travels with its header
+	s         *schedule
+	sent, got []uint32 // by peer, its number in the team: messages so far
 
 	gives  int           // messages of give with more than inlineMax bytes
 	stages [giving]int   // their staging memory
@@ -123,7 +131,20 @@ type builder struct {
 }
 
 func newBuilder(rank, size, elem int, inOrder bool) *builder {
-	return &builder{rank: rank, size: size, elem: elem, inOrder: inOrder, s: &schedule{}, sent: make([]uint32, size), got: make([]uint32, size)}
+	return &builder{rank: rank, size: size, draft: &draft{elem: elem, inOrder: inOrder, s: &schedule{}, sent: make([]uint32, size), got: make([]uint32, size)}}
+}
+
+// among returns a builder of the part of this rank among members, of which it is one.
+func (b *builder) among(members []int) *builder {
+	return &builder{rank: slices.Index(members, b.rank), size: len(members), members: members, draft: b.draft}
+}
+
+// inTeam returns the number in the team of a rank.
+func (b *builder) inTeam(rank int) int32 {
+	if b.members != nil {
+		rank = b.members[rank]
+	}
+	return int32(rank)
 }
 
 // none is a step to wait for that does not exist.
@@ -145,8 +166,9 @@ func (b *builder) add(s step, after []int32) int32 {
 
 // send sends m to a peer.
 func (b *builder) send(peer int, m mem, after ...int32) int32 {
-	s := step{kind: stepSend, peer: int32(peer), slot: b.sent[peer], stage: b.s.stage, from: m}
-	b.sent[peer]++
+	to := b.inTeam(peer)
+	s := step{kind: stepSend, peer: to, slot: b.sent[to], stage: b.s.stage, from: m}
+	b.sent[to]++
 	b.s.stage += headerSize
 	if m.n <= inlineMax {
 		b.s.stage += m.n
@@ -161,9 +183,10 @@ func (b *builder) give(peer int, m mem, after ...int32) int32 {
 		return b.send(peer, m, after...)
 	}
 	var sent []int32
+	to := b.inTeam(peer)
 	for _, part := range b.parts(m) {
-		s := step{kind: stepSend, fold: true, peer: int32(peer), slot: b.sent[peer], from: part}
-		b.sent[peer]++
+		s := step{kind: stepSend, fold: true, peer: to, slot: b.sent[to], from: part}
+		b.sent[to]++
 		waits, k := after, b.gives%giving
 		if b.gives < giving {
 			b.stages[k] = b.s.stage
@@ -193,7 +216,7 @@ func (b *builder) parts(m mem) (out []mem) {
 
 // recv receives m.
 func (b *builder) recv(peer int, m mem, after ...int32) int32 {
-	return b.expect(step{kind: stepRecv, peer: int32(peer), to: m}, after)
+	return b.expect(step{kind: stepRecv, peer: b.inTeam(peer), to: m}, after)
 }
 
 func (b *builder) expect(s step, after []int32) int32 {
@@ -216,7 +239,7 @@ func (b *builder) takeOnto(peer int, m, base mem, lower bool, after ...int32) in
 	if m.n <= inlineMax || b.folds {
 		var taken []int32
 		for _, part := range b.parts(m) {
-			s := step{kind: stepTake, peer: int32(peer), to: part, lower: lower}
+			s := step{kind: stepTake, peer: b.inTeam(peer), to: part, lower: lower}
 			if !inPlace {
 				s.base = base.part(part.off-m.off, part.n)
 			}

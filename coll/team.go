@@ -32,9 +32,10 @@ type team struct {
 	eng     *rma.Engine
 	name    string
 	number  uint32      // by which this rank knows the team
-	ranks   []int       // by number in the team; set once, as the next three
+	ranks   []int       // by number in the team; set once, as the next four
 	rank    int         // this one's number
 	index   map[int]int // inverse of ranks
+	hosts   *hosts      // of the members; nil: see divide
 	numbers []uint32    // by which the others know the team, by number in the team
 
 	mu       sync.Mutex
@@ -106,8 +107,10 @@ func (s *service) newTeam(number uint32, name string) *team {
 // set sets the members of a team, and returns the messages that have come before, by rank of
 // the job.
 func (t *team) set(ranks []int, numbers []uint32) map[int]*unknown {
+	hosts := hostsOf(t.eng, ranks)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.hosts = hosts
 	t.ranks, t.numbers, t.index = slices.Clone(ranks), numbers, map[int]int{}
 	for i, r := range ranks {
 		t.index[r] = i

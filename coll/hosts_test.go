@@ -1,0 +1,173 @@
+package coll
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+func TestDivide(t *testing.T) {
+	require.Nil(t, divide([]int{3}))
+	require.Nil(t, divide([]int{3, 3, 3}), "one host")
+	require.Nil(t, divide([]int{3, 1, 2}), "one rank on each")
+	require.Equal(t, &hosts{[]int{0, 0, 1}, [][]int{{0, 1}, {2}}, true}, divide([]int{7, 7, 1}))
+	h := divide([]int{5, 0, 5, 0, 2})
+	require.Equal(t, &hosts{[]int{0, 1, 0, 1, 2}, [][]int{{0, 2}, {1, 3}, {4}}, false}, h)
+	require.Equal(t, []int{2, 1, 4}, h.leaders(2))
+	require.True(t, h.serves(call{kind: kindReduce, op: opFunc}))
+	require.False(t, h.serves(call{kind: kindReduce, op: opFuncInOrder}))
+}
+
+// crossings returns the messages, and their bytes, that each host sends to others in an
+// operation with 8-byte elements.
+func crossings(c call, h *hosts) (messages, bytes []int) {
+	messages, bytes = make([]int, len(h.ranks)), make([]int, len(h.ranks))
+	n := int(c.count) * int(c.size)
+	for r := range h.of {
+		s := build(&problem{call: c, rank: r, team: len(h.of), hosts: h, send: []mem{{1, 0, n}}, recv: []mem{{2, 0, n}}})
+		for _, st := range s.steps {
+			if st.kind == stepSend && h.of[st.peer] != h.of[r] {
+				messages[h.of[r]]++
+				bytes[h.of[r]] += st.from.n
+			}
+		}
+	}
+	return messages, bytes
+}
+
+// All data crosses the link of a host once in each direction in which it has to, in one message
+// if it is small.
+func TestCrossings(t *testing.T) {
+	for name, h := range map[string]*hosts{
+		"adjacent": divide([]int{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}),
+		"by turns": divide([]int{0, 1, 0, 1, 0, 1, 0, 1, 0, 1}),
+	} {
+		for root := range h.of {
+			there, back := []int{0, 0}, []int{0, 0}
+			there[h.of[root]], back[1-h.of[root]] = 1, 1
+			for _, count := range []int{1, 1 << 17} {
+				c := call{kind: kindBcast, alg: algHierarchy, size: 8, count: uint64(count), root: uint32(root)}
+				m, b := crossings(c, h)
+				require.Equal(t, []int{8 * count * there[0], 8 * count * there[1]}, b, name)
+				c.kind, c.op = kindReduce, opSum
+				n, b := crossings(c, h)
+				require.Equal(t, []int{8 * count * back[0], 8 * count * back[1]}, b, name)
+				if count == 1 {
+					require.Equal(t, there, m, name)
+					require.Equal(t, back, n, name)
+				}
+			}
+		}
+		m, _ := crossings(call{kind: kindBarrier, alg: algHierarchy}, h)
+		require.Equal(t, []int{1, 1}, m, name)
+		c := call{kind: kindAllreduce, alg: algHierarchy, op: opSum, size: 8, count: 1}
+		m, b := crossings(c, h)
+		require.Equal(t, []int{1, 1}, m, name)
+		require.Equal(t, []int{8, 8}, b, name)
+		c.count = 1 << 17
+		_, b = crossings(c, h)
+		require.Equal(t, []int{1 << 20, 1 << 20}, b, name)
+	}
+	// Among many hosts, large data leaves none more often than twice.
+	h := divide([]int{0, 0, 1, 1, 2, 2, 3, 3, 4, 4})
+	_, b := crossings(call{kind: kindBcast, alg: algHierarchy, size: 8, count: 1 << 17}, h)
+	require.Equal(t, []int{1 << 20, 1 << 20, 1 << 20, 1 << 20, 0}, b)
+	_, b = crossings(call{kind: kindAllreduce, alg: algHierarchy, op: opSum, size: 8, count: 1 << 17}, h)
+	for _, n := range b {
+		require.LessOrEqual(t, n, 2<<20)
+	}
+}
+
+// hostJob opens the engines of a job whose ranks count as those of different hosts: host names
+// that of a rank.
+func hostJob(t testing.TB, n int, host func(rank int) string) []*rma.Engine {
+	return jobtest.Open(t, n, "", func(c *rma.Config) {
+		c.Settings, c.Bind = map[string]string{"host": host(c.Job.Rank)}, netip.MustParseAddr("127.0.0.1")
+	})
+}
+
+// In a job on two hosts, operations that are divided among hosts have the right results in any
+// order, and a small one sends one message in each direction over the link between the hosts.
+func TestHosts(t *testing.T) {
+	const p = 6
+	es := hostJob(t, p, func(r int) string { return fmt.Sprint("host ", r%2) })
+	require.Equal(t, "tcp", es[0].Peer(1).Stats().Link)
+	require.Equal(t, "shm", es[0].Peer(2).Stats().Link)
+	ts := worlds(t, es)
+	ctx := testutil.Context(t, testutil.Limit)
+	crossed := func() (n uint64) {
+		for r, e := range es {
+			for peer := range es {
+				if peer%2 != r%2 {
+					n += e.Peer(peer).Stats().Sends
+				}
+			}
+		}
+		return n
+	}
+	for _, team := range ts {
+		require.NoError(t, team.Force("barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy"))
+	}
+	each(t, ts, func(_ int, team *Team) error { return Barrier(ctx, team) }) // distributes the figures
+	for _, x := range []struct {
+		what  string
+		times uint64
+		do    func(ctx context.Context, r int, team *Team) error
+	}{
+		{"barrier", 2, func(ctx context.Context, _ int, team *Team) error { return Barrier(ctx, team) }},
+		{"allreduce", 2, func(ctx context.Context, r int, team *Team) error {
+			got := make([]int64, 5)
+			if err := Allreduce(ctx, team, input(1, r, 5), got, Sum); err != nil {
+				return err
+			}
+			return equals("allreduce", want(1, 0, p, 5, input, add), got)
+		}},
+		{"bcast", 1, func(ctx context.Context, r int, team *Team) error {
+			got := make([]int64, 7)
+			if r == 3 {
+				copy(got, input(2, 3, 7))
+			}
+			if err := Bcast(ctx, team, 3, got); err != nil {
+				return err
+			}
+			return equals("bcast", input(2, 3, 7), got)
+		}},
+		{"reduce", 1, func(ctx context.Context, r int, team *Team) error {
+			got := make([]int64, 9)
+			if err := Reduce(ctx, team, 4, input(3, r, 9), got, Sum); err != nil || r != 4 {
+				return err
+			}
+			return equals("reduce", want(3, 0, p, 9, input, add), got)
+		}},
+	} {
+		before := crossed()
+		each(t, ts, func(r int, team *Team) error { return x.do(ctx, r, team) })
+		require.Equal(t, before+x.times, crossed(), x.what)
+	}
+	for _, n := range []int{0, 1, 3000, 200_000} {
+		each(t, ts, func(r int, team *Team) error {
+			got := make([]int64, n)
+			if err := Allreduce(ctx, team, input(4, r, n), got, Sum); err != nil {
+				return err
+			}
+			if err := equals("allreduce", want(4, 0, p, n, input, add), got); err != nil {
+				return err
+			}
+			if err := Bcast(ctx, team, n%p, got); err != nil {
+				return err
+			}
+			order := make([]affine, n) // the hosts are not adjacent: by another algorithm
+			if err := Allreduce(ctx, team, affines(5, r, n), order, FuncInOrder(compose)); err != nil {
+				return err
+			}
+			return equals("in order", want(5, 0, p, n, affines, compose), order)
+		})
+	}
+}
