@@ -166,6 +166,9 @@ func bytesOfClass(c int) int { return max(8, (4+c%4)<<(c/4)) }
 
 // bySize chooses for large teams.
 func bySize(pr *problem, as []algorithm) algorithm {
+	if slices.Contains(as, algHierarchy) {
+		return algHierarchy
+	}
 	bytes := int(pr.count) * int(pr.size)
 	want := as[0]
 	switch pr.kind {
@@ -216,12 +219,14 @@ func (t *team) await(o *operation) bool {
 	return true
 }
 
-// ask starts the operations that distribute the figures of the first rank, those of its
-// slowest path to a member, and the keys of the boards. All ranks do so before the first
-// operation whose choice needs them. If the ranks have areas, another one follows: see share.
+// ask starts the operations that distribute the figures, and the keys of the boards: of the first
+// rank those of its slowest path to a member and, if the ranks are on several hosts, of the first
+// rank that shares a host with others those of its slowest path there. All ranks do so before the
+// first operation whose choice needs them. If the ranks have areas, another one follows: see
+// share.
 func (t *team) ask() {
-	procs := len((&figures{}).all()) * figureSizes // its place
-	buf := make([]float64, procs+1)
+	far, near := make([]float64, costNumbers+1), make([]float64, costNumbers)
+	procs := &far[costNumbers]
 	mine, keys := make([]byte, boardKeys), make([]byte, boardKeys*len(t.ranks))
 	board := newBoard(t)
 	if board != nil {
@@ -231,40 +236,71 @@ func (t *team) ask() {
 	t.mu.Lock()
 	t.board = board
 	t.mu.Unlock()
-	if t.rank == 0 {
-		var f *figures
-		for _, r := range t.ranks[1:] {
-			peer := t.eng.Peer(r)
-			p := rma.ParamsOf(peer)
-			if g := figuresOf(&p, rma.PlaceOf(peer).Maps, rates()); f == nil || at(&g.Latency, 1)+at(&g.Receiver, 1<<20) > at(&f.Latency, 1)+at(&f.Receiver, 1<<20) {
-				f = g
-			}
+	var guide int // the rank that tells about paths within a host
+	if t.hosts != nil {
+		if guide = t.hosts.guide(); t.rank == guide {
+			t.slowest(t.hosts.ranks[t.hosts.of[guide]]).put(near)
 		}
-		for i, from := range f.all() {
-			copy(buf[i*figureSizes:], from[:])
-		}
-		buf[procs] = float64(t.processors())
 	}
+	if t.rank == 0 {
+		all := make([]int, len(t.ranks))
+		for r := range all {
+			all[r] = r
+		}
+		t.slowest(all).put(far)
+		*procs = float64(t.processors())
+	}
+	f := &figures{hosts: t.hosts}
 	var left atomic.Int32
 	left.Store(2)
-	f := &figures{hosts: t.hosts}
 	over := func(err error) {
 		if err != nil || left.Add(-1) > 0 { // with an error the team is revoked
 			return
 		}
-		for i, to := range f.all() {
-			copy(to[:], buf[i*figureSizes:])
+		liar := none
+		if !f.parse(far) || !(1 <= *procs && *procs <= float64(len(t.ranks))) {
+			liar = 0
+		} else if f.hosts != nil {
+			if f.near = new(costs); !f.near.parse(near) {
+				liar = int32(guide)
+			}
+		}
+		if liar != none {
+			t.revoke(&rma.PeerError{Rank: t.ranks[liar], Op: "collective", Err: ErrProtocol})
+			return
 		}
 		boards, areas := board.join(keys)
-		f.procs = max(1, int(buf[procs]))
+		f.procs = int(*procs)
 		if !boards {
 			t.know(f)
 			return
 		}
 		go t.share(f, board, areas) // it waits for connections
 	}
-	StartBcast(t.with(figuresTag), 0, buf).Then(over)
+	if f.hosts != nil {
+		left.Store(3)
+	}
+	StartBcast(t.with(figuresTag), 0, far).Then(over)
 	StartAllgather(t.with(figuresTag), mine, keys).Then(over)
+	if f.hosts != nil {
+		StartBcast(t.with(figuresTag), guide, near).Then(over)
+	}
+}
+
+// slowest returns the costs of the slowest path of this rank to others of some ranks, which are not
+// this one alone.
+func (t *team) slowest(ranks []int) (c *costs) {
+	for _, r := range ranks {
+		if r == t.rank {
+			continue
+		}
+		peer := t.eng.Peer(t.ranks[r])
+		p := rma.ParamsOf(peer)
+		if d := costsOf(&p, rma.PlaceOf(peer).Maps, rates()); c == nil || d.longer(c) {
+			c = d
+		}
+	}
+	return c
 }
 
 // share maps the boards of the ranks, and tells the figures whether all ranks could: then flags

@@ -47,6 +47,11 @@ func hostsOf(eng *rma.Engine, ranks []int) *hosts {
 // serves reports whether an operation can be divided among the hosts.
 func (h *hosts) serves(c call) bool { return h != nil && (h.adjacent || c.op != opFuncInOrder) }
 
+// guide returns the first rank that is not alone on its host.
+func (h *hosts) guide() int {
+	return slices.IndexFunc(h.of, func(host int) bool { return len(h.ranks[host]) > 1 })
+}
+
 // leaders returns the ranks, one of each host, that exchange messages with other hosts: the
 // lowest ones, but of the root's host the root.
 func (h *hosts) leaders(root int) []int {
@@ -127,8 +132,9 @@ func (l *levels) barrier(after ...int32) {
 	}
 }
 
-// hostPiece is the size of the pieces in which an Allreduce is divided among hosts, in bytes:
-// hosts reduce a piece, and distribute another, while their leaders exchange a third.
+// hostPiece is the least size of the pieces in which an Allreduce is divided among hosts, in bytes:
+// hosts reduce a piece, and distribute another, while their leaders exchange a third, of which
+// messages have a segment or more.
 const hostPiece = 256 << 10
 
 // allreduce reduces in of all ranks to m: that of each host at its leader, then among the
@@ -136,7 +142,8 @@ const hostPiece = 256 << 10
 func (l *levels) allreduce(m, in mem) {
 	leaders := l.hosts.leaders(0)
 	parent, children := l.near(leaders)
-	k := max(1, (m.n+hostPiece-1)/hostPiece)
+	piece := max(hostPiece, segment*len(leaders))
+	k := max(1, (m.n+piece-1)/piece)
 	from := l.blocks(in, k)
 	for i, to := range l.blocks(m, k) {
 		have, last := from[i], none

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -115,7 +116,7 @@ func TestHosts(t *testing.T) {
 	for _, team := range ts {
 		require.NoError(t, team.Force("barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy"))
 	}
-	each(t, ts, func(_ int, team *Team) error { return Barrier(ctx, team) }) // distributes the figures
+	each(t, ts, func(_ int, team *Team) error { return Barrier(ctx, team) })
 	for _, x := range []struct {
 		what  string
 		times uint64
@@ -151,6 +152,19 @@ func TestHosts(t *testing.T) {
 		each(t, ts, func(r int, team *Team) error { return x.do(ctx, r, team) })
 		require.Equal(t, before+x.times, crossed(), x.what)
 	}
+	by := map[string]bool{}
+	for _, team := range ts {
+		require.NoError(t, team.Force(""))
+	}
+	each(t, ts, func(_ int, team *Team) error { return Allreduce(ctx, team, nil, []int64{1}, Sum) }) // distributes the figures
+	for _, team := range ts {
+		alg, ps, err := team.Choice("allreduce", 8)
+		require.NoError(t, err)
+		by[alg] = true
+		require.True(t, slices.ContainsFunc(ps, func(p Prediction) bool { return p.Algorithm == "hierarchy" }), "%v", ps)
+		require.NoError(t, team.Force("bcast=hierarchy,allreduce=hierarchy"))
+	}
+	require.Len(t, by, 1, "all choose alike")
 	for _, n := range []int{0, 1, 3000, 200_000} {
 		each(t, ts, func(r int, team *Team) error {
 			got := make([]int64, n)

@@ -14,9 +14,19 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
-// figures are the costs of one message of 2^i bytes, and of local work on as many, in ns.
-// The ranks of a team have the same figures, so that they make the same choices.
+// figures are what algorithms are chosen by. The ranks of a team have the same figures, so that
+// they make the same choices.
 type figures struct {
+	costs         // of the slowest path of the first rank
+	near   *costs // between ranks of a host, if there are several; nil: the same
+	hosts  *hosts // on which the ranks are; nil: see divide
+	flags  bool   // the ranks have boards
+	shared bool   // and areas
+	procs  int    // processors that the ranks have together; 0: one each
+}
+
+// costs are those of one message of 2^i bytes on a path, and of local work on as many, in ns.
+type costs struct {
 	Sender   [figureSizes]float64 // work of the sender
 	Latency  [figureSizes]float64 // from the end of that work until the receiver can begin
 	Receiver [figureSizes]float64 // work of the receiver
@@ -25,15 +35,42 @@ type figures struct {
 	Fold     [figureSizes]float64 // a reduction
 	Give     [figureSizes]float64 // work of the sender for data of a reduction, of at most foldMax bytes
 	Take     [figureSizes]float64 // work of its receiver, besides the reduction
-	flags    bool                 // the ranks have boards
-	shared   bool                 // and areas
-	hosts    *hosts               // on which the ranks are; nil: see divide
-	procs    int                  // processors that the ranks have together; 0: one each
 }
 
-// all returns the tables of f, in the order in which they are sent.
-func (f *figures) all() []*[figureSizes]float64 {
-	return []*[figureSizes]float64{&f.Sender, &f.Latency, &f.Receiver, &f.Out, &f.Copy, &f.Fold, &f.Give, &f.Take}
+// all returns the tables of c, in the order in which they are sent.
+func (c *costs) all() []*[figureSizes]float64 {
+	return []*[figureSizes]float64{&c.Sender, &c.Latency, &c.Receiver, &c.Out, &c.Copy, &c.Fold, &c.Give, &c.Take}
+}
+
+// costNumbers is the number of numbers in costs.
+const costNumbers = 8 * figureSizes
+
+// put writes c to numbers, as it is sent.
+func (c *costs) put(numbers []float64) {
+	for i, t := range c.all() {
+		copy(numbers[i*figureSizes:], t[:])
+	}
+}
+
+// maxFigure bounds the numbers of costs, in ns: a year.
+const maxFigure = 1e9 * 365 * 24 * 3600
+
+// parse is the inverse of put. It returns false if numbers are not times.
+func (c *costs) parse(numbers []float64) bool {
+	for _, ns := range numbers[:costNumbers] {
+		if !(0 <= ns && ns <= maxFigure) { // or NaN
+			return false
+		}
+	}
+	for i, t := range c.all() {
+		copy(t[:], numbers[i*figureSizes:])
+	}
+	return true
+}
+
+// longer reports whether c is of a slower path than d.
+func (c *costs) longer(d *costs) bool {
+	return at(&c.Latency, 1)+at(&c.Receiver, 1<<20) > at(&d.Latency, 1)+at(&d.Receiver, 1<<20)
 }
 
 const figureSizes = 31
@@ -67,7 +104,12 @@ type tale struct {
 // The parameters are of memory that stays in the cache. More data than that is not copied or
 // reduced faster than the rates of memory say.
 func figuresOf(p *logp.Params, maps bool, m memoryRates) *figures {
-	f := &figures{flags: maps, shared: maps}
+	return &figures{costs: *costsOf(p, maps, m), flags: maps, shared: maps}
+}
+
+// costsOf is figuresOf for one of several paths.
+func costsOf(p *logp.Params, maps bool, m memoryRates) *costs {
+	f := &costs{}
 	post := p.CPU.A + p.CPU.B
 	for i := range figureSizes {
 		n := int64(1) << i
@@ -165,6 +207,75 @@ func (m *moments) Pop() any {
 	return x
 }
 
+// path returns the costs of messages between two ranks.
+func (f *figures) path(a, b int32) *costs {
+	if f.near != nil && f.hosts.of[a] == f.hosts.of[b] {
+		return f.near
+	}
+	return &f.costs
+}
+
+// local returns the costs of work that needs no path.
+func (f *figures) local() *costs {
+	if f.near != nil {
+		return f.near
+	}
+	return &f.costs
+}
+
+// processors returns, by rank, when the processor on which the rank takes turns with others is
+// free. Each host has processors in proportion to its ranks.
+func (f *figures) processors(p int) []*float64 {
+	of := make([]*float64, p)
+	share := func(ranks []int) {
+		n := len(ranks)
+		if f.procs > 0 {
+			n = min(n, (n*f.procs+p-1)/p)
+		}
+		procs := make([]float64, n)
+		for i, r := range ranks {
+			of[r] = &procs[i%n]
+		}
+	}
+	if f.hosts != nil {
+		for _, ranks := range f.hosts.ranks {
+			share(ranks)
+		}
+		return of
+	}
+	all := make([]int, p)
+	for r := range all {
+		all[r] = r
+	}
+	share(all)
+	return of
+}
+
+// wires are the links on which large messages take turns: that of each rank and, between hosts,
+// that of each host.
+type wires struct {
+	hosts *hosts
+	free  []float64 // by rank, then by host: when it is
+}
+
+func (f *figures) wires(p int) *wires {
+	w := &wires{hosts: f.hosts, free: make([]float64, p)}
+	if w.hosts != nil {
+		w.free = make([]float64, p+2*len(w.hosts.ranks))
+	}
+	return w
+}
+
+// between returns when the links that a message from a rank to another occupies are free: out of
+// the sender or its host, and into the receiver's host.
+func (w *wires) between(from, to int32) (out, in *float64) {
+	if w.hosts == nil || w.hosts.of[from] == w.hosts.of[to] {
+		return &w.free[from], &w.free[from]
+	}
+	p, n := len(w.hosts.of), len(w.hosts.ranks)
+	return &w.free[p+w.hosts.of[from]], &w.free[p+n+w.hosts.of[to]]
+}
+
 // predict returns the time in ns until the last rank has performed its schedule, if all begin
 // at once and take turns on the processors that they have.
 func (f *figures) predict(ranks []*schedule) float64 {
@@ -173,7 +284,6 @@ func (f *figures) predict(ranks []*schedule) float64 {
 		came  []float64 // by step that receives: when its message has come; NaN before
 		open  []float64 // when it may receive
 		from  []int32   // of large messages: the step of the sender, which ends with the receiver's
-		out   float64   // when the link is, for large messages
 		told  [][]tale  // by rank that has told
 		hears int32     // step that waits for it, or none
 	}
@@ -195,10 +305,8 @@ func (f *figures) predict(ranks []*schedule) float64 {
 	}
 	heap.Init(&q)
 	last := 0.0
-	procs := make([]float64, len(ranks)) // when a processor is free
-	if n := f.procs; 0 < n && n < len(procs) {
-		procs = procs[:n]
-	}
+	procs, links, local := f.processors(len(ranks)), f.wires(len(ranks)), f.local()
+	crowded := 0 < f.procs && f.procs < len(ranks)
 	done := func(r, i int32, ns float64) {
 		last = max(last, ns)
 		for _, n := range ranks[r].steps[i].next {
@@ -210,20 +318,21 @@ func (f *figures) predict(ranks []*schedule) float64 {
 	for len(q) > 0 {
 		m := heap.Pop(&q).(moment)
 		me, s := &st[m.rank], &ranks[m.rank].steps[m.step]
-		free := &procs[int(m.rank)%len(procs)]
+		free := procs[m.rank]
 		flags := ranks[m.rank].flags
 		switch s.kind {
 		case stepSend:
-			work, inline := &f.Sender, s.inline(s.from.n)
+			path := f.path(m.rank, s.peer)
+			work, inline := &path.Sender, s.inline(s.from.n)
 			if inline && s.from.n > inlineMax {
-				work = &f.Give
+				work = &path.Give
 			}
 			if *free = max(*free, m.ns) + at(work, s.from.n); flags {
 				*free += lineWork - messageWork
 			}
 			to := ranks[s.peer].find(int(m.rank), s.slot)
 			peer := &st[s.peer]
-			peer.came[to] = *free + at(&f.Latency, s.from.n)
+			peer.came[to] = *free + at(&path.Latency, s.from.n)
 			peer.from[to] = m.step
 			if !math.IsNaN(peer.open[to]) {
 				heap.Push(&q, moment{max(peer.open[to], peer.came[to]), s.peer, to})
@@ -242,22 +351,25 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				}
 			}
 			start := max(*free, m.ns)
-			work, inline := &f.Receiver, s.inline(s.to.n)
+			path := f.path(s.peer, m.rank)
+			work, inline := &path.Receiver, s.inline(s.to.n)
 			if inline && s.to.n > inlineMax {
-				work = &f.Take
+				work = &path.Take
 			}
 			if !inline {
-				start = max(start, st[s.peer].out)
-				st[s.peer].out = start + at(&f.Out, s.to.n)
+				out, in := links.between(s.peer, m.rank)
+				start = max(start, *out, *in)
+				*out = start + at(&path.Out, s.to.n)
+				*in = *out
 			}
 			if *free = start + at(work, s.to.n); flags {
 				*free += lineWork - messageWork
 			}
 			if s.kind == stepTake {
-				*free += at(&f.Fold, s.to.n)
+				*free += at(&local.Fold, s.to.n)
 			}
 			if !inline {
-				done(s.peer, me.from[m.step], *free+at(&f.Latency, 1))
+				done(s.peer, me.from[m.step], *free+at(&path.Latency, 1))
 			}
 			done(m.rank, m.step, *free)
 		case stepTell:
@@ -286,14 +398,14 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				heap.Push(&q, moment{told[i].ns, m.rank, m.step})
 				continue
 			}
-			if *free = max(*free, m.ns); len(procs) < len(ranks) && len(told) == i+1 {
+			if *free = max(*free, m.ns); crowded && len(told) == i+1 {
 				*free += turnWork
 			}
 			done(m.rank, m.step, *free)
 		default:
-			cost := &f.Copy
+			cost := &local.Copy
 			if s.kind == stepFold {
-				cost = &f.Fold
+				cost = &local.Fold
 			}
 			work := at(cost, s.to.n)
 			if s.to.buf < 0 || s.from.buf < 0 { // of all the ranks, the areas do not fit the fastest cache
@@ -375,6 +487,31 @@ func Predict(p *logp.Params, maps bool, op string, bytes, ranks int) ([]Predicti
 		return nil, fmt.Errorf("coll: predict: %w", err)
 	}
 	return figuresOf(p, maps, memoryRates{}).predictions(c, ranks, bytes), nil
+}
+
+// PredictHosts is Predict for ranks on several hosts: p are the parameters of paths within a host,
+// far those of paths between hosts, over links that do not map memory. The ranks are divided
+// evenly among the hosts, in their order.
+func PredictHosts(p *logp.Params, maps bool, far *logp.Params, op string, bytes, ranks, hosts int) ([]Prediction, error) {
+	c, err := callOf(op, bytes, ranks)
+	if err != nil {
+		return nil, fmt.Errorf("coll: predict: %w", err)
+	}
+	if hosts < 1 || hosts > ranks {
+		return nil, fmt.Errorf("coll: predict: %w: %d ranks on %d hosts", ErrInvalid, ranks, hosts)
+	}
+	numbers := make([]int, ranks)
+	for r := range numbers {
+		numbers[r] = r * hosts / ranks
+	}
+	f := figuresOf(p, maps, memoryRates{})
+	if hosts > 1 {
+		f = figuresOf(far, false, memoryRates{})
+		if f.hosts = divide(numbers); f.hosts != nil {
+			f.near = costsOf(p, maps, memoryRates{})
+		}
+	}
+	return f.predictions(c, ranks, bytes), nil
 }
 
 // Choice returns the algorithm that the team uses for an operation of bytes of data by root

@@ -2,11 +2,14 @@ package coll
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/sampling"
 )
 
@@ -174,4 +177,102 @@ func TestMemoryRates(t *testing.T) {
 	require.InDelta(t, 3<<20, at(&cold.Copy, 1<<20), 1e-3)
 	require.InDelta(t, 5<<20, at(&cold.Fold, 1<<20), 1e-3)
 	require.Greater(t, at(&cold.Receiver, 1<<20), 3.0*(1<<20))
+}
+
+// Between hosts the fastest algorithm for small data is the one that crosses between them once.
+// Messages within a host are cheap, whatever the algorithm, and a division into one host, or one
+// for each rank, changes nothing.
+func TestPredictHosts(t *testing.T) {
+	near, far := sampling.Defaults("shm"), sampling.Defaults("tcp")
+	for _, op := range []string{"barrier", "bcast", "reduce", "allreduce"} {
+		on := func(hosts int) map[string]float64 {
+			ps, err := PredictHosts(&near, true, &far, op, 8, 15, hosts)
+			require.NoError(t, err)
+			if hosts == 3 {
+				require.Equal(t, "hierarchy", ps[0].Algorithm, "%s on %d hosts", op, hosts)
+			}
+			times := map[string]float64{}
+			for _, p := range ps {
+				times[p.Algorithm] = p.NS
+			}
+			return times
+		}
+		all := func(p *logp.Params, maps bool) map[string]float64 {
+			ps, err := Predict(p, maps, op, 8, 15)
+			require.NoError(t, err)
+			times := map[string]float64{}
+			for _, p := range ps {
+				times[p.Algorithm] = p.NS
+			}
+			return times
+		}
+		require.Equal(t, all(&near, true), on(1))
+		require.Equal(t, all(&far, false), on(15))
+		for alg, ns := range on(3) {
+			if alg != "hierarchy" {
+				require.Less(t, ns, on(15)[alg], "%s by %s", op, alg)
+			}
+		}
+		require.Less(t, on(3)["hierarchy"], on(5)["hierarchy"], op)
+	}
+	_, err := PredictHosts(&near, true, &far, "bcast", 8, 4, 5)
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = PredictHosts(&near, true, &far, "bcast", 8, 4, 0)
+	require.ErrorIs(t, err, ErrInvalid)
+}
+
+// Large messages from a host to another take turns, whichever ranks send and receive them; within a
+// host they do not.
+func TestPredictWires(t *testing.T) {
+	f := &figures{hosts: divide([]int{0, 0, 1, 1})}
+	w := f.wires(4)
+	out, in := w.between(0, 2)
+	same, too := w.between(1, 3)
+	require.True(t, out == same && in == too && out != in)
+	back, _ := w.between(2, 0)
+	require.NotSame(t, out, back)
+	own, here := w.between(0, 1)
+	require.Same(t, own, here)
+	require.NotSame(t, own, out)
+	other, _ := w.between(1, 0)
+	require.NotSame(t, own, other)
+}
+
+// Each host has processors in proportion to its ranks.
+func TestPredictProcessorsOfHosts(t *testing.T) {
+	f := &figures{hosts: divide([]int{0, 1, 0, 1, 0, 0}), procs: 3}
+	free := f.processors(6)
+	distinct := map[*float64]bool{}
+	for r, p := range free {
+		distinct[p] = true
+		for s, q := range free {
+			require.True(t, p != q || f.hosts.of[r] == f.hosts.of[s])
+		}
+	}
+	require.Len(t, distinct, 3)
+	f.procs = 0
+	distinct = map[*float64]bool{}
+	for _, p := range f.processors(6) {
+		distinct[p] = true
+	}
+	require.Len(t, distinct, 6)
+}
+
+// What is sent of costs is read again, unless it is no time.
+func TestParseCosts(t *testing.T) {
+	p := sampling.Defaults("tcp")
+	c := costsOf(&p, false, memoryRates{copy: 0.2, fold: 0.3})
+	sent := make([]float64, costNumbers)
+	c.put(sent)
+	var got costs
+	require.Len(t, got.all(), costNumbers/figureSizes)
+	require.True(t, got.parse(sent))
+	require.Equal(t, *c, got)
+	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e300} {
+		for _, at := range []int{0, costNumbers - 1} {
+			lie := slices.Clone(sent)
+			lie[at] = bad
+			require.False(t, got.parse(lie), "%v", bad)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/sampling"
 )
 
 var (
@@ -20,13 +22,13 @@ var (
 	goldenHeader = header{tag: 7, seq: 0x01020304, slot: 9, call: goldenCall, bytes: 40}
 	zeros        = strings.Repeat("00", reasonSize)
 	goldenFrames = map[string]frame{
-		"0301000005000000" + "0100000000000000" + "0200000000000000" + zeros + "030061622d": {kind: frameJoin, number: 5, nonce: 1, members: 2, name: "ab-"},
-		"0307000006000000" + zeros[:32] + "0103000002000000" + zeros[16:] + "0000":          {kind: frameRevoke, number: 6, why: reason{code: 1, op: kindReduce, rank: 2}},
+		"0401000005000000" + "0100000000000000" + "0200000000000000" + zeros + "030061622d": {kind: frameJoin, number: 5, nonce: 1, members: 2, name: "ab-"},
+		"0407000006000000" + zeros[:32] + "0103000002000000" + zeros[16:] + "0000":          {kind: frameRevoke, number: 6, why: reason{code: 1, op: kindReduce, rank: 2}},
 	}
 )
 
 func TestGoldenHeader(t *testing.T) {
-	const golden = "07000000040302010900000300000000" + "03010e02020000000500000000000800" + "2800000000000000"
+	const golden = "07000000040302010900000400000000" + "03010e02020000000500000000000800" + "2800000000000000"
 	b := make([]byte, headerSize)
 	goldenHeader.put(b)
 	require.Equal(t, golden, hex.EncodeToString(b))
@@ -276,4 +278,43 @@ func TestDiscardsAreBounded(t *testing.T) {
 	s.discard(es[0].Peer(1), 1)
 	s.drops.mu.Lock()
 	require.Empty(t, s.drops.waited, "one too many")
+}
+
+// A first rank that sends no times, or processors that it cannot have, ends the team: nobody
+// chooses by them.
+func TestLiesAboutFigures(t *testing.T) {
+	for name, lie := range map[string]struct {
+		at    int
+		value float64
+	}{
+		"no number": {7, math.NaN()}, "before": {9, -1}, "no end": {costNumbers - 1, math.Inf(1)},
+		"no processor": {costNumbers, 0}, "too many processors": {costNumbers, 3}, "none at all": {costNumbers, math.NaN()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			es := job(t, 2, "shm")
+			ctx := testutil.Context(t, testutil.Limit)
+			ts := worlds(t, es)
+			p := sampling.Defaults("shm")
+			numbers := make([]float64, costNumbers+1)
+			costsOf(&p, true, memoryRates{}).put(numbers)
+			numbers[costNumbers] = 2
+			numbers[lie.at] = lie.value
+			send := func(seq uint32, c call, data []byte) {
+				h := header{tag: figuresTag, seq: seq, call: c, bytes: uint64(len(data))}
+				b := make([]byte, headerSize)
+				h.put(b)
+				require.NoError(t, es[0].Peer(1).SendTag(tagData, append(b, data...)).Wait(ctx))
+			}
+			q := StartAllreduce(ts[1], nil, []int64{1}, Sum)
+			send(0, call{kind: kindBcast, elem: reflect.Float64, alg: algBinomial, size: 8, count: costNumbers + 1}, bytesOf(numbers))
+			send(1, call{kind: kindAllgather, elem: reflect.Uint8, alg: algDissemination, size: 1, count: boardKeys}, make([]byte, boardKeys))
+			err := q.Wait(ctx)
+			require.ErrorIs(t, err, ErrRevoked)
+			require.ErrorIs(t, err, ErrProtocol)
+			var pe *rma.PeerError
+			require.ErrorAs(t, err, &pe)
+			require.Equal(t, 0, pe.Rank)
+		})
+	}
 }
