@@ -32,6 +32,10 @@ const (
 	// hide the rate.
 	learnFrom = 32 << 10
 
+	// change is the factor by which a rate changes that is another one. Rails that share a limit
+	// seem slower together than alone: two by up to a factor of two.
+	change = 3
+
 	// wholeTurns is how many operations in a row are predicted to gain nothing by being divided
 	// before the rails are timed again.
 	wholeTurns = 128
@@ -142,6 +146,9 @@ func (x *Rails) begin(l *opList) bool {
 	if (d.way != wayFirst || q.fenced) && (q.inflight > x.reads || x.open > 0 && (o.kind == Put || q.fenced)) {
 		return false
 	}
+	if d.way == wayDivided && !d.probe {
+		x.divide(o, d) // by what is in flight now
+	}
 	for i := range x.rail {
 		if d.lens[i] > 0 && x.rail[i].inflight >= maxParts {
 			return false
@@ -167,6 +174,8 @@ func (x *Rails) begin(l *opList) bool {
 		l.pop().queued, o.divides = false, false
 	}
 	x.open++
+	x.by[d.kind()]++
+	x.mix(d.began)
 	if o.kind == Put {
 		d.held = true
 		x.hold(1)
@@ -193,11 +202,8 @@ func (x *Rails) release(d *divided) {
 	}
 }
 
-// plan chooses the parts of o. It returns false if rail 0 carries o as if there were no others.
-func (x *Rails) plan(o *Op, d *divided) bool {
-	lens := &d.lens
-	n, up := int64(o.sge.Len), false
-	var cs [mr.MaxRails]logp.Rail
+// costs returns what the rails cost now, and whether there is one besides rail 0 that can carry o.
+func (x *Rails) costs(o *Op) (cs [mr.MaxRails]logp.Rail, others bool) {
 	for i := range x.rail {
 		r := &x.rail[i]
 		if i == 0 && r.cost.PerByte == 0 {
@@ -208,10 +214,18 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 		if i > 0 && (r.ep == nil || !o.more.keys[i].Has) {
 			cs[i] = logp.Rail{Busy: never, PerByte: 1}
 		} else {
-			up = up || i > 0
+			others = others || i > 0
 		}
 	}
-	if !up {
+	return cs, others
+}
+
+// plan chooses the way of o. It returns false if rail 0 carries o as if there were no others.
+func (x *Rails) plan(o *Op, d *divided) bool {
+	lens := &d.lens
+	n := int64(o.sge.Len)
+	cs, others := x.costs(o)
+	if !others {
 		return false
 	}
 	if x.sample(&cs, n, lens) {
@@ -223,15 +237,16 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 	can, want := uint(0), [ways]float64{}
 	for i := range cs {
 		if cs[i].Busy < never {
+			cs[i].Busy = 0
 			can |= 1 << i
 			want[i] = cs[i].Latency + cs[i].PerByte*float64(n)
 		}
 	}
-	if n >= DivideFrom && x.cut(o, &cs, lens, &want[wayDivided]) {
+	if n >= DivideFrom && x.pays(o, &cs, lens, &want[wayDivided]) {
 		can |= 1 << wayDivided
 	}
 	t, timed := x.trialOf(o.sge.Len), false
-	if d.way, timed = t.choose(can, &want); d.way != wayDivided {
+	if d.way, timed = t.choose(can, &want, x.inFlight()); d.way != wayDivided {
 		*lens = [mr.MaxRails]int64{}
 		lens[d.way] = n
 	}
@@ -241,19 +256,15 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 	return timed
 }
 
-// cut divides o by prediction, and stores the predicted end. It returns false if that gains
-// nothing.
-func (x *Rails) cut(o *Op, cs *[mr.MaxRails]logp.Rail, lens *[mr.MaxRails]int64, end *float64) bool {
+// pays reports whether it is predicted that o gains by being divided over rails on which
+// nothing else is in flight, and stores the predicted end.
+func (x *Rails) pays(o *Op, cs *[mr.MaxRails]logp.Rail, lens *[mr.MaxRails]int64, end *float64) bool {
 	n := int64(o.sge.Len)
-	alone := cs[0].Busy + cs[0].PerByte*float64(n)
-	if o.next == nil && x.q.inflight == 0 {
+	alone := cs[0].PerByte * float64(n)
+	if o.kind == Get || o.next == nil && x.q.inflight == 0 {
 		alone += cs[0].Latency // otherwise it is hidden by what is in flight
 	}
-	cost := alone * logp.CutMargin
-	if p := x.q.groups.params; p != nil {
-		cost += p.CPU.A + p.CPU.B
-	}
-	*end = logp.Cut(cs[:], n, logp.CutAlign, cost, alone, lens[:])
+	*end = logp.Cut(cs[:], n, logp.CutAlign, x.divisionCost(alone), alone, lens[:])
 	if lens[0] == n {
 		if x.whole++; x.whole%wholeTurns == 0 { // rates may have changed
 			for i := range x.rail {
@@ -265,6 +276,24 @@ func (x *Rails) cut(o *Op, cs *[mr.MaxRails]logp.Rail, lens *[mr.MaxRails]int64,
 	x.whole = 0
 	x.age()
 	return slices.Max(lens[:]) < n
+}
+
+// divide chooses the parts of o such that they end together, behind what is in flight.
+func (x *Rails) divide(o *Op, d *divided) {
+	n := int64(o.sge.Len)
+	cs, _ := x.costs(o)
+	whole := cs[0].Latency + cs[0].PerByte*float64(n)
+	logp.Cut(cs[:], n, logp.CutAlign, x.divisionCost(whole), cs[0].Busy+whole, d.lens[:])
+}
+
+// divisionCost is the gain in ns that a division must exceed, of an operation that takes so many
+// ns on rail 0.
+func (x *Rails) divisionCost(alone float64) float64 {
+	cost := alone * logp.CutMargin
+	if p := x.q.groups.params; p != nil {
+		cost += p.CPU.A + p.CPU.B
+	}
+	return cost
 }
 
 // age counts a divided operation, and has the rails that were not timed for too long timed again.
@@ -405,7 +434,7 @@ func (x *Rails) complete(c *fabric.Completion) {
 	}
 	switch {
 	case c.Status == fabric.StatusOK:
-		x.time(p, r)
+		x.time(p)
 		r.stats.Parts++
 		r.stats.Bytes += uint64(p.n)
 		x.end(o)
@@ -447,8 +476,10 @@ func (x *Rails) kick() {
 	}
 }
 
-// time learns the rate of a rail.
-func (x *Rails) time(p *part, r *rail) {
+// time learns the rate of the rail of a part that has ended. What is known of the ways that use a
+// rail is forgotten when its rate has changed.
+func (x *Rails) time(p *part) {
+	r := &x.rail[p.rail]
 	now := time.Now()
 	since := p.since
 	if r.last.After(since) {
@@ -468,6 +499,12 @@ func (x *Rails) time(p *part, r *rail) {
 		v = (r.cost.PerByte + min(v, outlier*r.cost.PerByte)) / 2
 	}
 	r.cost.PerByte = v
+	if r.known == 0 {
+		r.known = v
+	} else if v > change*r.known || v < r.known/change {
+		r.known = v
+		x.forget(int(p.rail))
+	}
 }
 
 // end ends a part of o.
@@ -479,9 +516,15 @@ func (x *Rails) end(o *Op) {
 			since = x.ended
 		}
 		x.ended = now
+		x.mix(now)
+		x.by[d.kind()]--
 		// The begin of one behind others on rail 0 is not known, unless the last one was timed.
-		if o.Err == nil && !d.probe && !(d.way == wayFirst && d.after && since.Equal(d.began)) {
-			x.trialOf(o.sge.Len).learn(d.way, float64(now.Sub(since))/float64(o.sge.Len))
+		switch t := x.trialOf(o.sge.Len); {
+		case o.Err != nil || d.probe || since.Before(x.mixed):
+			t.series.n, t.series.bytes, t.series.ns = 0, 0, 0
+		case d.way == wayFirst && d.after && since.Equal(d.began):
+		default:
+			t.sample(d.way, float64(o.sge.Len), float64(now.Sub(since)), x.open-1+burst)
 		}
 		x.open--
 		x.release(d)

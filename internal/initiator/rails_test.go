@@ -88,7 +88,7 @@ func TestRailsUseTheFastestWay(t *testing.T) {
 			total, used, settled := 0.0, 0, false
 			const turns = 1 << 16
 			for range turns {
-				w, timed := trial.choose(can, &want)
+				w, timed := trial.choose(can, &want, 1)
 				require.True(t, timed || w == wayFirst)
 				if timed {
 					trial.learn(w, took[w])
@@ -105,7 +105,7 @@ func TestRailsUseTheFastestWay(t *testing.T) {
 
 			took[best] *= 100
 			for range turns {
-				if w, timed := trial.choose(can, &want); timed {
+				if w, timed := trial.choose(can, &want, 1); timed {
 					trial.learn(w, took[w])
 				}
 			}
@@ -115,7 +115,7 @@ func TestRailsUseTheFastestWay(t *testing.T) {
 	// What is predicted to be far slower waits for its turn.
 	trial, want := &trial{}, [ways]float64{10, 1000, 20, 1, 10}
 	for range lastPause {
-		w, timed := trial.choose(can, &want)
+		w, timed := trial.choose(can, &want, 1)
 		require.NotEqual(t, 1, w)
 		if timed {
 			trial.learn(w, want[w])
@@ -170,7 +170,7 @@ func TestRailsThatAreLeftOutAreTimedAgain(t *testing.T) {
 		x.plan(o, &o.more.divided)
 		for i, b := range o.more.lens {
 			if b >= learnFrom {
-				x.time(&part{n: uint32(b), since: time.Now()}, &x.rail[i])
+				x.time(&part{n: uint32(b), since: time.Now(), rail: uint8(i)})
 				x.rail[i].cost.PerByte = 1
 			}
 		}
@@ -189,9 +189,9 @@ func TestRailsThatAreLeftOutAreTimedAgain(t *testing.T) {
 	// One late completion does not leave the rail out.
 	r := &x.rail[2]
 	was := r.cost.PerByte
-	x.time(&part{n: learnFrom, since: time.Now().Add(-time.Hour)}, &rail{}) // has no estimate yet
+	x.time(&part{n: learnFrom, since: time.Now().Add(-time.Hour), rail: 3}) // has no estimate yet
 	r.last = time.Time{}
-	x.time(&part{n: learnFrom, since: time.Now().Add(-time.Hour)}, r)
+	x.time(&part{n: learnFrom, since: time.Now().Add(-time.Hour), rail: 2})
 	require.LessOrEqual(t, r.cost.PerByte, was*(1+outlier)/2)
 }
 

@@ -2,6 +2,7 @@ package initiator
 
 import (
 	"math/bits"
+	"time"
 
 	"github.com/seed33544411/rma/logp"
 )
@@ -25,17 +26,20 @@ const (
 	// never is when a rail that cannot be used is free, in ns.
 	never = 1e18
 
-	// burst is the number of operations in a row that try a way: while others are in flight
-	// on rail 0, only the second one has a known begin.
+	// burst is the least number of operations by which the time of a way is measured, besides
+	// as many as are in flight: they end in pairs or in groups, some at once after others.
 	burst = 2
+
+	// longest bounds a trial, in operations, by its expected length.
+	longest = 4
 
 	// A way is tried again after turns that double up to lastPause: rails that are shaped are
 	// fast for a moment.
-	firstPause, pauses = 4, 6
+	firstPause, pauses = 16, 4
 	lastPause          = firstPause << pauses
 
-	// tooSlow is by how much a way must be predicted to be slower than the best one not to be
-	// tried at once.
+	// tooSlow is by how much a way must have become slower than the best one, by prediction, not
+	// to be tried at once.
 	tooSlow = 4
 
 	// smallTurns is the number of operations of any kind after which those that are too
@@ -48,38 +52,39 @@ func (x *Rails) trialOf(n uint32) *trial { return &x.tried[bits.Len32(n)&31] }
 
 // choose returns the way of the next operation: one of the set can. timed reports that the
 // operation is to be timed; those over rail 0 are not always. want is the predicted time of each
-// way in ns.
-func (t *trial) choose(can uint, want *[ways]float64) (way int, timed bool) {
+// way in ns, inFlight the number of operations in flight.
+func (t *trial) choose(can uint, want *[ways]float64, inFlight int) (way int, timed bool) {
 	t.turn++
 	if t.left > 0 {
 		if t.left--; can>>t.other&1 != 0 {
 			return t.other, true
 		}
+		t.left = 0
 	}
 	best := t.best(can)
 	if best != t.last && best >= 0 { // a moment may have deceived
 		t.last, t.tries[best], t.due[best] = best, 0, t.turn+firstPause
 	}
-	for w := range ways {
+	for w := ways - 1; w >= 0; w-- {
 		if can>>w&1 == 0 || t.turn < t.due[w] || w == best && w != wayFirst {
 			continue
 		}
-		worse, wait := 1.0, false
-		switch {
-		case best >= 0 && t.cost[w] != 0:
-			worse = t.cost[w] / t.cost[best]
-		case t.cost[w] == 0 && t.tries[w] == 0:
-			if worse = want[w] / least(can, want); worse > tooSlow {
-				wait, t.tries[w] = true, pauses
-			}
+		worse := max(want[w]/least(can, want), 1)
+		if best >= 0 && t.cost[w] != 0 {
+			worse = max(worse, t.cost[w]/t.cost[best])
+		}
+		wait := worse > tooSlow && worse > 2*t.worse[w] // it has become so since it was due last
+		if t.worse[w] = worse; wait {
+			t.tries[w] = pauses
 		}
 		// What it costs to try is the same share of the time for each way.
-		t.due[w] = t.turn + uint(float64(uint(firstPause)<<t.tries[w])*min(max(worse, 1), lastPause))
+		n := uint(2*inFlight + burst) // until those in flight have ended, and their successors have begun
+		t.due[w] = t.turn + n/burst*uint(float64(uint(firstPause)<<t.tries[w])*min(worse, lastPause))
 		if wait {
 			continue
 		}
 		t.tries[w] = min(t.tries[w]+1, pauses)
-		t.other, t.left = w, burst-1
+		t.other, t.left = w, longest*int(n)-1
 		return w, true
 	}
 	if best < 0 {
@@ -128,8 +133,53 @@ func (t *trial) settled(can uint) bool {
 	return t.left == 0 && t.best(can) == wayFirst
 }
 
-// learn takes a sample of v ns per byte. A stall does not exclude a way.
+// inFlight returns the number of operations in flight, counting requests of others on rail 0.
+func (x *Rails) inFlight() int { return x.open + x.q.inflight - x.rail[0].inflight }
+
+// kind returns the way of an operation, or that it is a probe.
+func (d *divided) kind() int {
+	if d.probe {
+		return ways
+	}
+	return d.way
+}
+
+// mix notes whether operations of different kinds are in flight until now: what ends since then
+// tells nothing about one of them.
+func (x *Rails) mix(now time.Time) {
+	n := 0
+	for w, k := range x.by {
+		if k > 0 || w == wayFirst && x.q.inflight > x.rail[0].inflight {
+			n++
+		}
+	}
+	if n > 1 {
+		x.mixed = now
+	}
+}
+
+// sample takes the time of an operation, in ns from the end of the one before. batch is the
+// number of those that make a sample.
+func (t *trial) sample(way int, bytes, ns float64, batch int) {
+	s := &t.series
+	if s.way != way {
+		*s = series{way: way}
+	}
+	s.n++
+	s.bytes += bytes
+	s.ns += ns
+	if s.n >= batch {
+		t.learn(way, s.ns/s.bytes)
+		*s = series{way: way}
+	}
+}
+
+// learn takes a sample of v ns per byte, and ends the trial of the way. A stall does not
+// exclude a way.
 func (t *trial) learn(way int, v float64) {
+	if way == t.other {
+		t.left = 0
+	}
 	c := &t.cost[way]
 	if *c == 0 {
 		*c = v
@@ -142,7 +192,7 @@ func (x *Rails) forget(i int) {
 	for k := range x.tried {
 		t := &x.tried[k]
 		for _, w := range []int{i, wayDivided} {
-			t.cost[w], t.due[w], t.tries[w] = 0, 0, 0
+			t.cost[w], t.due[w], t.tries[w], t.worse[w] = 0, 0, 0, 0
 		}
 	}
 	x.look()

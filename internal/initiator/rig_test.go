@@ -77,13 +77,19 @@ func pair(t *testing.T, o sim.Options) (a, b *side) {
 }
 
 func newSide(t *testing.T, l fabric.Link) *side {
+	s := newSideIdle(t, l)
+	s.Prog.Start()
+	return s
+}
+
+// newSideIdle is newSide without a progress goroutine.
+func newSideIdle(t *testing.T, l fabric.Link) *side {
 	s := &side{slots: make(chan []byte, 1)}
 	s.over, s.end = context.WithCancel(context.Background())
 	require.NoError(t, s.Open(l, s))
 	var err error
 	s.region, err = s.Memory.Alloc(1<<20, fabric.AccessAll, 0)
 	require.NoError(t, err)
-	s.Prog.Start()
 	return s
 }
 

@@ -521,7 +521,9 @@ type Rails struct {
 	open  int           // divided operations in flight
 	reads int           // requests of divided gets in flight on rail 0
 	due   []duePart     // parts to be posted when their rail takes them, or has been closed
+	by    [ways + 1]int // those of each way, and probes
 	ended time.Time     // when the last divided operation ended
+	mixed time.Time     // when operations of several ways were in flight last
 	whole uint          // operations in a row that were predicted to gain nothing
 	tried [32]trial     // by the logarithm of the size
 	some  bool          // there was a rail
@@ -537,8 +539,9 @@ type rail struct {
 	bytes    int64           // of these
 	last     time.Time       // completion
 	cost     logp.Rail
-	samples  int // of cost since it was connected, or since sample forgot them
-	untimed  int // divided operations since the last sample
+	known    float64 // PerByte when it changed last
+	samples  int     // of cost since it was connected, or since sample forgot them
+	untimed  int     // divided operations since the last sample
 	stats    RailCounts
 }
 
@@ -562,10 +565,19 @@ type trial struct {
 	cost  [ways]float64 // ns per byte, smoothed; 0: not known
 	due   [ways]uint    // the turn from which it is tried again
 	tries [ways]uint8   // up to pauses
+	worse [ways]float64 // by how much it was slower than the best one when due was set
 	turn  uint
 	last  int // the best way of the last turn
 	other int // the way that is being tried
-	left  int // operations that will be sent that way
+	left  int // operations that will be sent that way, at most
+	series
+}
+
+// series are operations of one way that have ended one after the other.
+type series struct {
+	way       int
+	n         int
+	bytes, ns float64
 }
 
 // Counts holds the numbers of operations with a peer. Each is counted when it ends.
