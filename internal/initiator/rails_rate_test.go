@@ -28,7 +28,7 @@ type road struct {
 // roads are the rails of a queue.
 type roads struct {
 	*side
-	rail   []*road
+	rail     []*road
 	inFlight []arrival // by time
 }
 
