@@ -332,7 +332,7 @@ func TestAccumulateAllocatesNothing(t *testing.T) {
 			}
 			f()
 			runtime.GC()
-			require.Zero(t, testing.AllocsPerRun(100, f), "%d elements over %s", n, name)
+			require.Zero(t, testutil.AllocsPerRun(100, f), "%d elements over %s", n, name)
 		}
 	})
 }

@@ -91,7 +91,7 @@ func TestAtomicsOnMappedMemory(t *testing.T) {
 	}
 	var one = []float64{1}
 	served, retries := es[1].Stats().Served, es[0].Stats().AtomicRetries
-	require.Zero(t, testing.AllocsPerRun(100, func() {
+	require.Zero(t, testutil.AllocsPerRun(100, func() {
 		v, err := p.FetchXor32(k.At(68), 1).Wait(ctx)
 		w, err2 := p.Swap(k.At(72), 7).Wait(ctx)
 		if _, err := Fetch(p, k.At(88), Min, -1.0).Wait(ctx); err != nil {

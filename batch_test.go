@@ -468,6 +468,6 @@ func TestRecvBatchDoesNotAllocate(t *testing.T) {
 		}
 		round()
 		runtime.GC()
-		require.Zero(t, testing.AllocsPerRun(100, round))
+		require.Zero(t, testutil.AllocsPerRun(100, round))
 	}
 }

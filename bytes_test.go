@@ -101,7 +101,7 @@ func TestBytesAllocateNothing(t *testing.T) {
 			}
 			f()
 			runtime.GC()
-			require.Zero(t, testing.AllocsPerRun(200, f), "%d bytes over %s", n, fabric)
+			require.Zero(t, testutil.AllocsPerRun(200, f), "%d bytes over %s", n, fabric)
 		}
 	})
 }

@@ -480,7 +480,7 @@ func TestSmallPathDoesNotAllocate(t *testing.T) {
 		} {
 			f()
 			runtime.GC()
-			require.Zero(t, testing.AllocsPerRun(300, f), "%s over %s", name, fabric)
+			require.Zero(t, testutil.AllocsPerRun(300, f), "%s over %s", name, fabric)
 		}
 	})
 }

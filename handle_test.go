@@ -160,7 +160,7 @@ func TestHandlerDoesNotAllocate(t *testing.T) {
 	}
 	ping()
 	runtime.GC()
-	require.Zero(t, testing.AllocsPerRun(300, ping))
+	require.Zero(t, testutil.AllocsPerRun(300, ping))
 }
 
 // gatherer is a Receiver that records its calls.
@@ -411,7 +411,7 @@ func TestHandleManyAtOnce(t *testing.T) {
 	require.EqualValues(t, got*len(msg), s.RecvBytes)
 	if !testutil.Race { // under which sync.Pool forgets
 		runtime.GC()
-		require.Zero(t, testing.AllocsPerRun(100, round))
+		require.Zero(t, testutil.AllocsPerRun(100, round))
 	}
 }
 

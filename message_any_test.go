@@ -256,7 +256,7 @@ func TestAnySourceDoesNotAllocate(t *testing.T) {
 	}
 	ping()
 	runtime.GC()
-	require.Zero(t, testing.AllocsPerRun(500, ping))
+	require.Zero(t, testutil.AllocsPerRun(500, ping))
 }
 
 func TestProbe(t *testing.T) {

@@ -164,6 +164,6 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 		}
 		ping()
 		runtime.GC()
-		require.Zero(t, testing.AllocsPerRun(500, ping), fabric)
+		require.Zero(t, testutil.AllocsPerRun(500, ping), fabric)
 	})
 }

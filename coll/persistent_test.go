@@ -253,7 +253,7 @@ func TestPersistentAllocatesNothing(t *testing.T) {
 			for range 2 * maxLoose {
 				run()
 			}
-			require.Zero(t, testing.AllocsPerRun(100, run), "%s of %d", x.name, n)
+			require.Zero(t, testutil.AllocsPerRun(100, run), "%s of %d", x.name, n)
 		}
 	}
 }

@@ -168,11 +168,11 @@ func TestCallsAllocateNothing(t *testing.T) {
 			for range 2 * maxLoose {
 				blocking()
 			}
-			require.LessOrEqual(t, testing.AllocsPerRun(100, blocking), function, "%s of %d", name, n)
+			require.LessOrEqual(t, testutil.AllocsPerRun(100, blocking), function, "%s of %d", name, n)
 			for range 2 * maxFree { // requests are given away
 				started()
 			}
-			require.LessOrEqual(t, testing.AllocsPerRun(100, started), function+2, "%s of %d", name, n)
+			require.LessOrEqual(t, testutil.AllocsPerRun(100, started), function+2, "%s of %d", name, n)
 		}
 	}
 }

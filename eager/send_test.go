@@ -312,8 +312,8 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 			round(small)
 			round(large)
 		}
-		require.Zero(t, testing.AllocsPerRun(300, func() { round(small) }), "%v", mode)
-		require.Zero(t, testing.AllocsPerRun(300, func() { round(large) }), "%v", mode)
+		require.Zero(t, testutil.AllocsPerRun(300, func() { round(small) }), "%v", mode)
+		require.Zero(t, testutil.AllocsPerRun(300, func() { round(large) }), "%v", mode)
 		// Refusals do not allocate either.
 		for {
 			if res, _ := a.ch.Send(Envelope{}, small); res == NoCredit {
@@ -321,7 +321,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 			}
 			a.poll()
 		}
-		require.Zero(t, testing.AllocsPerRun(100, func() {
+		require.Zero(t, testutil.AllocsPerRun(100, func() {
 			if res, _ := a.ch.Send(Envelope{}, small); res != NoCredit {
 				t.Fatal(res)
 			}

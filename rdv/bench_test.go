@@ -145,7 +145,7 @@ func steadyDoesNotAllocate(t *testing.T, open opener) {
 				require.NoError(t, way.one(s))
 			}
 			var err error
-			require.Zero(t, testing.AllocsPerRun(50, func() {
+			require.Zero(t, testutil.AllocsPerRun(50, func() {
 				if e := way.one(s); e != nil {
 					err = e
 				}

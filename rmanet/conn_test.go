@@ -386,5 +386,5 @@ func TestNoAllocation(t *testing.T) {
 		ping()
 	}
 	runtime.GC()
-	require.Less(t, testing.AllocsPerRun(500, ping), 0.5) // credit, now and then
+	require.Less(t, testutil.AllocsPerRun(500, ping), 0.5) // credit, now and then
 }

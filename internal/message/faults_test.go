@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/rdv"
 )
 
@@ -134,7 +135,7 @@ func TestNoAllocation(t *testing.T) {
 			for range 20 {
 				round()
 			}
-			require.Zero(t, testing.AllocsPerRun(50, round))
+			require.Zero(t, testutil.AllocsPerRun(50, round))
 		})
 	}
 }

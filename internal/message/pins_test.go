@@ -67,7 +67,7 @@ func TestPinsHit(t *testing.T) {
 	}
 	round()
 	if !testutil.Race {
-		require.Zero(t, testing.AllocsPerRun(20, round))
+		require.Zero(t, testutil.AllocsPerRun(20, round))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -270,7 +271,7 @@ func TestLearningAllocatesNothing(t *testing.T) {
 		p.send(t)
 	}
 	before := a.ch.Stats().Learn.Timed
-	require.Zero(t, testing.AllocsPerRun(200, func() { p.send(t) }))
+	require.Zero(t, testutil.AllocsPerRun(200, func() { p.send(t) }))
 	require.Greater(t, a.ch.Stats().Learn.Timed, before+50)
 }
 

@@ -395,7 +395,7 @@ func TestKickAndWaitDoNotAllocate(t *testing.T) {
 	o := &op{}
 	ctx := context.Background()
 	require.NoError(t, a.write(ctx, o))
-	n := testing.AllocsPerRun(200, func() {
+	n := testutil.AllocsPerRun(200, func() {
 		if a.write(ctx, o) != nil {
 			panic("write failed")
 		}

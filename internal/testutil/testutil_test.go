@@ -201,3 +201,14 @@ func TestScratchAndWords(t *testing.T) {
 	require.Equal(t, uint64(0x0102030405060708), Load64(b[8:]))
 	require.Panics(t, func() { Load64(b[1:]) })
 }
+
+// What is allocated once does not count, what each run allocates does.
+func TestAllocsPerRun(t *testing.T) {
+	var kept []*[64]byte
+	require.Zero(t, AllocsPerRun(10, func() {
+		for len(kept) < 100 {
+			kept = append(kept, new([64]byte))
+		}
+	}))
+	require.EqualValues(t, 1, AllocsPerRun(10, func() { kept[0] = new([64]byte) }))
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/linktest"
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -171,7 +172,7 @@ func TestPlayingAllocatesNothing(t *testing.T) {
 	times := make([]int64, trips)
 	var err error
 	// The count is of both goroutines; the runtime itself allocates now and then.
-	n := testing.AllocsPerRun(runs, func() {
+	n := testutil.AllocsPerRun(runs, func() {
 		if e := a.Play(context.Background(), times); e != nil {
 			err = e
 		}
