@@ -10,7 +10,7 @@ const (
 	algDissemination           // ⌈log2 p⌉ rounds, each rank with those 2^k above and below: barrier, scan; Bruck's allgather and alltoall
 	algBinomial                // a binomial tree
 	algChain                   // from rank to rank in segments
-	algLinear                  // the root with every rank; every rank with every other
+	algLinear                  // the root, or rank 0, with every rank; every rank with every other
 	algDoubling                // recursive doubling: all data in each of ⌈log2 p⌉ exchanges
 	algHalving                 // recursive halving, then doubling (Rabenseifner)
 	algRing                    // blocks from rank to rank, p-1 rounds
@@ -77,10 +77,10 @@ func possible(of *[numKinds][]algorithm) (out [numKinds][8][]algorithm) {
 
 var (
 	allAlgorithms = [numKinds][]algorithm{
-		kindBarrier:        {algDissemination, algFlags, algShared, algHierarchy},
+		kindBarrier:        {algDissemination, algLinear, algFlags, algShared, algHierarchy},
 		kindBcast:          {algBinomial, algChain, algScatter, algFlags, algShared, algHierarchy},
 		kindReduce:         {algBinomial, algChain, algScatter, algFlags, algShared, algHierarchy},
-		kindAllreduce:      {algDoubling, algHalving, algRing, algFlags, algShared, algHierarchy},
+		kindAllreduce:      {algDoubling, algHalving, algRing, algLinear, algFlags, algShared, algHierarchy},
 		kindReduceScatter:  {algDoubling, algLinear, algShared},
 		kindReduceScatterv: {algDoubling, algLinear},
 		kindGather:         {algBinomial, algLinear, algShared},
@@ -97,7 +97,7 @@ var (
 	// Those that keep the order of the operands, where not all do.
 	inOrderAlgorithms = [numKinds][]algorithm{
 		kindReduce:    {algBinomial, algFlags, algShared, algHierarchy},
-		kindAllreduce: {algDoubling, algFlags, algShared, algHierarchy},
+		kindAllreduce: {algDoubling, algLinear, algFlags, algShared, algHierarchy},
 	}
 )
 
@@ -113,7 +113,11 @@ func build(pr *problem) *schedule {
 	b.folds = pr.size <= inlineMax && pr.count*uint64(pr.size) <= foldTotal
 	switch pr.kind {
 	case kindBarrier:
-		b.meet()
+		if pr.alg == algLinear {
+			b.barrierLinear()
+		} else {
+			b.meet()
+		}
 	case kindBcast:
 		b.bcast(pr.alg, int(pr.root), pr.recv[0])
 	case kindReduce:

@@ -198,7 +198,7 @@ func TestAlgorithms(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, tried, 47, "algorithms of operations")
+	require.Len(t, tried, 49, "algorithms of operations")
 }
 
 // divisions returns divisions of p ranks among hosts: in halves, by turns, of different sizes, and

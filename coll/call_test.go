@@ -324,6 +324,7 @@ func TestConformance(t *testing.T) {
 				for i, f := range []string{
 					"bcast=chain,reduce=chain,allreduce=halving,allgather=ring,alltoall=linear,gather=linear,scatter=linear,reducescatter=linear",
 					"bcast=scatter,reduce=scatter,allreduce=ring,allgather=linear,allgatherv=ring,reducescatter=doubling,reducescatterv=linear",
+					"barrier=linear,allreduce=linear",
 				} {
 					force, err := parseForced(f)
 					require.NoError(t, err)
@@ -345,7 +346,7 @@ func TestLarge(t *testing.T) {
 		const p, n = 3, 1 << 19 // 4 MiB
 		ts := worlds(t, job(t, p, fabric))
 		ctx := testutil.Context(t, testutil.Limit)
-		for _, alg := range []algorithm{algBinomial, algChain, algScatter, algDoubling, algHalving, algRing} {
+		for _, alg := range []algorithm{algBinomial, algChain, algScatter, algDoubling, algHalving, algRing, algLinear} {
 			for _, team := range ts {
 				team.t.s.force = map[kind]algorithm{kindBcast: alg, kindAllreduce: alg, kindReduce: alg}
 			}
@@ -472,7 +473,7 @@ func TestForce(t *testing.T) {
 	for _, n := range []int{8, 1 << 20} {
 		alg, ps, err := ts[2].Choice("allreduce", n)
 		require.NoError(t, err)
-		algs := 4
+		algs := 5
 		if n == 8 {
 			algs++ // flags
 		}

@@ -26,6 +26,23 @@ func (b *builder) barrier(after ...int32) int32 {
 	return last
 }
 
+// barrierLinear is a barrier in which all ranks report to rank 0, which releases them.
+func (b *builder) barrierLinear() {
+	if b.rank != 0 {
+		b.send(0, mem{})
+		b.recv(0, mem{})
+		return
+	}
+	came := make([]int32, 0, b.size)
+	for r := 1; r < b.size; r++ {
+		came = append(came, b.recv(r, mem{}))
+	}
+	last := b.join(came...)
+	for r := 1; r < b.size; r++ {
+		b.send(r, mem{}, last)
+	}
+}
+
 // segment is the size of the pieces in which a tree passes data on: the levels of the tree
 // work on different segments.
 const segment = 64 << 10
@@ -273,8 +290,11 @@ func (b *builder) allreduce(alg algorithm, m, in mem, first int32) int32 {
 	if p == 1 || alg == algDoubling || alg == algFlags || alg == algHalving && rest > 0 {
 		first, in = b.copy(m, in, first), m
 	}
-	if alg == algRing {
+	switch alg {
+	case algRing:
 		return b.allreduceRing(m, in, first)
+	case algLinear:
+		return b.allreduceLinear(m, in, first)
 	}
 	v, last := b.rank-rest, first
 	if b.rank < 2*rest {
@@ -303,6 +323,23 @@ func (b *builder) allreduce(alg algorithm, m, in mem, first int32) int32 {
 		last = b.send(b.rank-1, m, last)
 	}
 	return last
+}
+
+// allreduceLinear reduces at rank 0, which sends the result to all.
+func (b *builder) allreduceLinear(m, in mem, first int32) int32 {
+	if b.rank != 0 {
+		s := b.give(0, in, first)
+		return b.recv(0, m, s)
+	}
+	last := b.copy(m, in, first)
+	for r := 1; r < b.size; r++ {
+		last = b.take(r, m, false, last)
+	}
+	sent := make([]int32, 0, b.size)
+	for r := 1; r < b.size; r++ {
+		sent = append(sent, b.send(r, m, last))
+	}
+	return b.join(sent...)
 }
 
 // halving is the exchange among the p2 ranks of an allreduce, a power of two, of which this

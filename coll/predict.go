@@ -223,16 +223,39 @@ func (f *figures) local() *costs {
 	return &f.costs
 }
 
-// processors returns, by rank, when the processor on which the rank takes turns with others is
-// free. Each host has processors in proportion to its ranks.
-func (f *figures) processors(p int) []*float64 {
-	of := make([]*float64, p)
+// processor is one on which ranks take turns.
+type processor struct {
+	free float64 // when it is
+	rank int32   // that had it last; none at first
+	turn float64 // how long it takes to pass to a rank that waits for a message
+}
+
+// take takes the processor for a step of a rank that may begin at ns. waits says that the step
+// ends a wait for a message.
+func (c *processor) take(rank int32, ns float64, waits bool) {
+	c.free = max(c.free, ns)
+	if waits && c.rank != none && c.rank != rank {
+		c.free += c.turn
+	}
+	c.rank = rank
+}
+
+// processors returns, by rank, the processor on which the rank takes turns with others. Each host
+// has processors in proportion to its ranks. A processor passes to a rank that waits for a message
+// when the ranks that share it have polled and yielded in turn, each for as long as it takes to
+// receive a byte.
+func (f *figures) processors(p int) []*processor {
+	of := make([]*processor, p)
+	poll := at(&f.local().Receiver, 1)
 	share := func(ranks []int) {
 		n := len(ranks)
 		if f.procs > 0 {
 			n = min(n, (n*f.procs+p-1)/p)
 		}
-		procs := make([]float64, n)
+		procs := make([]processor, n)
+		for i := range procs {
+			procs[i] = processor{rank: none, turn: poll * float64(len(ranks)) / float64(n)}
+		}
 		for i, r := range ranks {
 			of[r] = &procs[i%n]
 		}
@@ -318,7 +341,7 @@ func (f *figures) predict(ranks []*schedule) float64 {
 	for len(q) > 0 {
 		m := heap.Pop(&q).(moment)
 		me, s := &st[m.rank], &ranks[m.rank].steps[m.step]
-		free := procs[m.rank]
+		cpu := procs[m.rank]
 		flags := ranks[m.rank].flags
 		switch s.kind {
 		case stepSend:
@@ -327,18 +350,19 @@ func (f *figures) predict(ranks []*schedule) float64 {
 			if inline && s.from.n > inlineMax {
 				work = &path.Give
 			}
-			if *free = max(*free, m.ns) + at(work, s.from.n); flags {
-				*free += lineWork - messageWork
+			cpu.take(m.rank, m.ns, false)
+			if cpu.free += at(work, s.from.n); flags {
+				cpu.free += lineWork - messageWork
 			}
 			to := ranks[s.peer].find(int(m.rank), s.slot)
 			peer := &st[s.peer]
-			peer.came[to] = *free + at(&path.Latency, s.from.n)
+			peer.came[to] = cpu.free + at(&path.Latency, s.from.n)
 			peer.from[to] = m.step
 			if !math.IsNaN(peer.open[to]) {
 				heap.Push(&q, moment{max(peer.open[to], peer.came[to]), s.peer, to})
 			}
 			if inline {
-				done(m.rank, m.step, *free)
+				done(m.rank, m.step, cpu.free)
 			}
 		case stepRecv, stepTake:
 			if math.IsNaN(me.open[m.step]) {
@@ -350,7 +374,8 @@ func (f *figures) predict(ranks []*schedule) float64 {
 					continue
 				}
 			}
-			start := max(*free, m.ns)
+			cpu.take(m.rank, m.ns, !flags)
+			start := cpu.free
 			path := f.path(s.peer, m.rank)
 			work, inline := &path.Receiver, s.inline(s.to.n)
 			if inline && s.to.n > inlineMax {
@@ -362,31 +387,31 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				*out = start + at(&path.Out, s.to.n)
 				*in = *out
 			}
-			if *free = start + at(work, s.to.n); flags {
-				*free += lineWork - messageWork
+			if cpu.free = start + at(work, s.to.n); flags {
+				cpu.free += lineWork - messageWork
 			}
 			if s.kind == stepTake {
-				*free += at(&local.Fold, s.to.n)
+				cpu.free += at(&local.Fold, s.to.n)
 			}
 			if !inline {
-				done(s.peer, me.from[m.step], *free+at(&path.Latency, 1))
+				done(s.peer, me.from[m.step], cpu.free+at(&path.Latency, 1))
 			}
-			done(m.rank, m.step, *free)
+			done(m.rank, m.step, cpu.free)
 		case stepTell:
-			*free = max(*free, m.ns)
+			cpu.take(m.rank, m.ns, false)
 			for r := range ranks {
 				if r == int(m.rank) || s.peer >= 0 && r != int(s.peer) {
 					continue
 				}
-				*free += tellWork
+				cpu.free += tellWork
 				peer := &st[r]
-				peer.told[m.rank] = append(peer.told[m.rank], tale{s.slot, *free + tellLatency})
+				peer.told[m.rank] = append(peer.told[m.rank], tale{s.slot, cpu.free + tellLatency})
 				if i := peer.hears; i != none && ranks[r].steps[i].peer == m.rank {
 					peer.hears = none
-					heap.Push(&q, moment{*free + tellLatency, int32(r), i})
+					heap.Push(&q, moment{cpu.free + tellLatency, int32(r), i})
 				}
 			}
-			done(m.rank, m.step, *free)
+			done(m.rank, m.step, cpu.free)
 		case stepWait:
 			told := me.told[s.peer]
 			i := slices.IndexFunc(told, func(t tale) bool { return t.count >= s.slot })
@@ -398,10 +423,10 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				heap.Push(&q, moment{told[i].ns, m.rank, m.step})
 				continue
 			}
-			if *free = max(*free, m.ns); crowded && len(told) == i+1 {
-				*free += turnWork
+			if cpu.take(m.rank, m.ns, false); crowded && len(told) == i+1 {
+				cpu.free += turnWork
 			}
-			done(m.rank, m.step, *free)
+			done(m.rank, m.step, cpu.free)
 		default:
 			cost := &local.Copy
 			if s.kind == stepFold {
@@ -411,11 +436,13 @@ func (f *figures) predict(ranks []*schedule) float64 {
 			if s.to.buf < 0 || s.from.buf < 0 { // of all the ranks, the areas do not fit the fastest cache
 				work = max(work, at(cost, coldFrom)*float64(s.to.n)/coldFrom)
 			}
-			if s.to.n == 0 {
-				work = 0
+			if s.to.n == 0 { // it joins others, and is done by whoever completes them
+				done(m.rank, m.step, m.ns)
+				continue
 			}
-			*free = max(*free, m.ns) + work
-			done(m.rank, m.step, *free)
+			cpu.take(m.rank, m.ns, false)
+			cpu.free += work
+			done(m.rank, m.step, cpu.free)
 		}
 	}
 	return last

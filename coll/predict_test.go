@@ -13,14 +13,20 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// The prediction of a barrier of two ranks is one message each way at once.
+// The prediction of a barrier of two ranks is one message each way at once. If they share a
+// processor, it does the work of both, and passes to a rank that waits when both have polled.
 func TestPredictOneMessage(t *testing.T) {
 	p := sampling.Defaults("tcp")
 	got, err := Predict(&p, false, "barrier", 0, 2)
 	require.NoError(t, err)
 	f := figuresOf(&p, false, memoryRates{})
-	require.Len(t, got, 1)
-	require.InDelta(t, at(&f.Sender, 0)+at(&f.Latency, 0)+at(&f.Receiver, 0), got[0].NS, 1e-6)
+	require.Equal(t, "dissemination", got[0].Algorithm)
+	send, latency, receive := at(&f.Sender, 0), at(&f.Latency, 0), at(&f.Receiver, 0)
+	require.InDelta(t, send+latency+receive, got[0].NS, 1e-6)
+	f.procs = 1
+	shared := f.estimate(call{kind: kindBarrier, alg: algDissemination}, 2, 0)
+	first, turn := max(2*send, send+latency)+receive, 2*receive
+	require.InDelta(t, max(first, 2*send+latency)+turn+receive, shared, 1e-6)
 }
 
 // Predictions exist for every operation whose lengths are known, grow with the data, and
@@ -164,6 +170,20 @@ func TestPredictSharedProcessors(t *testing.T) {
 	require.Equal(t, "binomial", alg)
 	alg, _ = best("alltoall", 1<<20, 4, 2)
 	require.Equal(t, "linear", alg)
+
+	// Without boards, few messages and turns are better than few rounds.
+	p = sampling.Defaults("tcp")
+	for _, n := range []int{8, 4 << 10} {
+		for op, rounds := range map[string]string{"barrier": "dissemination", "allreduce": "doubling"} {
+			for procs, want := range map[int]string{2: "linear", 8: rounds} {
+				f := figuresOf(&p, false, memoryRates{copy: 0.2, fold: 0.3})
+				f.procs = procs
+				c, err := callOf(op, n, 8)
+				require.NoError(t, err)
+				require.Equal(t, want, f.predictions(c, 8, n)[0].Algorithm, "%s of %d bytes by 8 ranks on %d processors", op, n, procs)
+			}
+		}
+	}
 }
 
 // Data that does not fit the caches takes the time that was measured.
@@ -242,7 +262,7 @@ func TestPredictWires(t *testing.T) {
 func TestPredictProcessorsOfHosts(t *testing.T) {
 	f := &figures{hosts: divide([]int{0, 1, 0, 1, 0, 0}), procs: 3}
 	free := f.processors(6)
-	distinct := map[*float64]bool{}
+	distinct := map[*processor]bool{}
 	for r, p := range free {
 		distinct[p] = true
 		for s, q := range free {
@@ -251,7 +271,7 @@ func TestPredictProcessorsOfHosts(t *testing.T) {
 	}
 	require.Len(t, distinct, 3)
 	f.procs = 0
-	distinct = map[*float64]bool{}
+	distinct = map[*processor]bool{}
 	for _, p := range f.processors(6) {
 		distinct[p] = true
 	}
