@@ -2,6 +2,7 @@ package rma_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log"
@@ -153,4 +154,21 @@ func ExampleMapping() {
 		defer m.Close()
 		m.Bytes()[eng.Rank()] = 1
 	}
+}
+
+// A rank reads memory of another one that is not registered: its address stands in memory that both
+// map.
+func ExampleAttachment() {
+	var m *rma.Mapping // of the other rank's memory, see Map
+	a, err := m.Attach()
+	if err != nil {
+		log.Print(err) // let the other rank register its memory, and use Get
+		return
+	}
+	defer a.Close()
+	data := make([]byte, 1<<20)
+	if err := a.Read(data, binary.NativeEndian.Uint64(m.Bytes())); err != nil {
+		log.Fatal(err)
+	}
+	m.Bytes()[8] = 1 // the other rank may change the data
 }

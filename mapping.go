@@ -19,6 +19,7 @@ const mapStep = 10 * time.Millisecond
 // be called from any goroutine.
 type Mapping struct {
 	mem []byte
+	of  *Peer
 
 	mu      sync.Mutex
 	release func() error // nil: closed
@@ -53,7 +54,7 @@ func Map(ctx context.Context, p *Peer, s Span) (*Mapping, error) {
 	if err := p.GetBytes(nil, s.at).Wait(ctx); err != nil { // connects; a read of no bytes checks no key
 		return nil, err
 	}
-	m, later := &Mapping{}, true
+	m, later := &Mapping{of: p}, true
 	for later && ctx.Err() == nil {
 		await(p.eng.prog, mapStep, func() bool {
 			if later = false; p.eng.closed.Load() {

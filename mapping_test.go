@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/testutil"
 )
@@ -119,4 +120,36 @@ func TestMappingsEnd(t *testing.T) {
 		return nil
 	})
 	require.EqualValues(t, 200*4950, sum.Load())
+}
+
+// A rank reads memory of another one that is not registered, where the link lets it.
+func TestAttachment(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	for name, cma := range map[string]string{"allowed": "0", "forbidden": "1"} {
+		t.Run(name, func(t *testing.T) {
+			es := openWith(t, 2, "shm", func(c *Config) { c.Settings = map[string]string{"disable_cma": cma} })
+			mem, err := es[1].Alloc(8)
+			require.NoError(t, err)
+			m, err := Map(ctx, es[0].Peer(1), mem.Key().At(0).Span(8))
+			require.NoError(t, err)
+			defer m.Close()
+			a, err := m.Attach()
+			var pe *PeerError
+			if name == "forbidden" {
+				require.ErrorIs(t, err, ErrNotMapped)
+				require.ErrorAs(t, err, &pe)
+				return
+			}
+			require.NoError(t, err)
+			private, got := []byte("private"), make([]byte, 7)
+			require.NoError(t, a.Read(got, fabric.Addr(private)))
+			require.Equal(t, private, got)
+			require.ErrorAs(t, a.Read(got, 64), &pe)
+			require.Equal(t, 1, pe.Rank)
+			require.NoError(t, a.Close())
+			require.NoError(t, es[0].Close())
+			_, err = m.Attach()
+			require.ErrorIs(t, err, ErrNotMapped)
+		})
+	}
 }

@@ -17,16 +17,20 @@ const (
 	algScatter                 // reduce or scatter blocks first, then collect them
 	algFlags                   // a tree, doubling or dissemination by lines of a board
 	algShared                  // all ranks with all, by memory that they share
+	algSingle                  // all ranks with all, each reads the memory of the others' calls
 	algHierarchy               // within each host, among one rank of each, within each host
 	numAlgorithms
 )
 
-var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter", "flags", "shared", "hierarchy"}
+var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter", "flags", "shared", "single", "hierarchy"}
 
 func (a algorithm) String() string { return algNames[a] }
 
 // onBoard reports whether a board performs the operations of an algorithm.
-func (a algorithm) onBoard() bool { return a == algFlags || a == algShared }
+func (a algorithm) onBoard() bool { return a == algFlags || a.tells() }
+
+// tells reports whether ranks tell each other in an operation by an algorithm how far they are.
+func (a algorithm) tells() bool { return a == algShared || a == algSingle }
 
 // problem is what a schedule solves, on one rank. Blocks are by rank; those that the
 // operation does not use on this rank are zero.
@@ -42,12 +46,23 @@ type problem struct {
 // algorithms returns the algorithms that can perform a call by a team. The first is one for
 // small data. Behind the others are those of boards, which not all teams have, and not for large
 // data, and that of teams whose ranks are on several hosts.
-func algorithms(c call) []algorithm { return available(c, true, true, true) }
+func algorithms(c call) []algorithm { return available(c, byBoard{true, true, true}, true) }
+
+// byBoard says which algorithms of boards are possible.
+type byBoard struct{ flags, shared, single bool }
+
+// and returns what is possible by both.
+func (b byBoard) and(c byBoard) byBoard {
+	return byBoard{b.flags && c.flags, b.shared && c.shared, b.single && c.single}
+}
+
+// any reports whether one is possible.
+func (b byBoard) any() bool { return b != byBoard{} }
 
 // available is algorithms without those that are not possible.
-func available(c call, flags, shared, hosts bool) []algorithm {
+func available(c call, b byBoard, hosts bool) []algorithm {
 	k := 0
-	for i, is := range [...]bool{flags, shared, hosts} {
+	for i, is := range [...]bool{b.flags, b.shared, b.single, hosts} {
 		if is {
 			k |= 1 << i
 		}
@@ -58,15 +73,15 @@ func available(c call, flags, shared, hosts bool) []algorithm {
 	return allPossible[c.kind][k]
 }
 
-// Those of allAlgorithms and inOrderAlgorithms, without those of algFlags, algShared and
+// Those of allAlgorithms and inOrderAlgorithms, without those of algFlags, algShared, algSingle and
 // algHierarchy whose bits are not set in the index.
 var allPossible, inOrderPossible = possible(&allAlgorithms), possible(&inOrderAlgorithms)
 
-func possible(of *[numKinds][]algorithm) (out [numKinds][8][]algorithm) {
+func possible(of *[numKinds][]algorithm) (out [numKinds][16][]algorithm) {
 	for k, as := range of {
 		for i := range out[k] {
 			for _, a := range as {
-				if (a != algFlags || i&1 != 0) && (a != algShared || i&2 != 0) && (a != algHierarchy || i&4 != 0) {
+				if (a != algFlags || i&1 != 0) && (a != algShared || i&2 != 0) && (a != algSingle || i&4 != 0) && (a != algHierarchy || i&8 != 0) {
 					out[k][i] = append(out[k][i], a)
 				}
 			}
@@ -78,33 +93,36 @@ func possible(of *[numKinds][]algorithm) (out [numKinds][8][]algorithm) {
 var (
 	allAlgorithms = [numKinds][]algorithm{
 		kindBarrier:        {algDissemination, algLinear, algFlags, algShared, algHierarchy},
-		kindBcast:          {algBinomial, algChain, algScatter, algFlags, algShared, algHierarchy},
-		kindReduce:         {algBinomial, algChain, algScatter, algFlags, algShared, algHierarchy},
-		kindAllreduce:      {algDoubling, algHalving, algRing, algLinear, algFlags, algShared, algHierarchy},
-		kindReduceScatter:  {algDoubling, algLinear, algShared},
+		kindBcast:          {algBinomial, algChain, algScatter, algFlags, algShared, algSingle, algHierarchy},
+		kindReduce:         {algBinomial, algChain, algScatter, algFlags, algShared, algSingle, algHierarchy},
+		kindAllreduce:      {algDoubling, algHalving, algRing, algLinear, algFlags, algShared, algSingle, algHierarchy},
+		kindReduceScatter:  {algDoubling, algLinear, algShared, algSingle},
 		kindReduceScatterv: {algDoubling, algLinear},
-		kindGather:         {algBinomial, algLinear, algShared},
+		kindGather:         {algBinomial, algLinear, algShared, algSingle},
 		kindGatherv:        {algLinear},
-		kindScatter:        {algBinomial, algLinear, algShared},
+		kindScatter:        {algBinomial, algLinear, algShared, algSingle},
 		kindScatterv:       {algLinear},
-		kindAllgather:      {algDissemination, algRing, algLinear, algShared},
+		kindAllgather:      {algDissemination, algRing, algLinear, algShared, algSingle},
 		kindAllgatherv:     {algLinear, algRing},
-		kindAlltoall:       {algDissemination, algLinear, algShared},
+		kindAlltoall:       {algDissemination, algLinear, algShared, algSingle},
 		kindAlltoallv:      {algLinear},
 		kindScan:           {algDissemination},
 		kindExscan:         {algDissemination},
 	}
 	// Those that keep the order of the operands, where not all do.
 	inOrderAlgorithms = [numKinds][]algorithm{
-		kindReduce:    {algBinomial, algFlags, algShared, algHierarchy},
-		kindAllreduce: {algDoubling, algLinear, algFlags, algShared, algHierarchy},
+		kindReduce:    {algBinomial, algFlags, algShared, algSingle, algHierarchy},
+		kindAllreduce: {algDoubling, algLinear, algFlags, algShared, algSingle, algHierarchy},
 	}
 )
 
 // build returns the schedule of the problem by its algorithm.
 func build(pr *problem) *schedule {
-	if pr.alg == algShared {
+	switch pr.alg {
+	case algShared:
 		return buildShared(pr)
+	case algSingle:
+		return buildSingle(pr)
 	}
 	b := newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder)
 	if pr.alg == algHierarchy {

@@ -9,17 +9,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // machine performs the schedules of all ranks of a team in one goroutine, one step after the
 // other in random order. It punishes schedules that use memory before it may be used: what a
-// receive will overwrite is garbage from its beginning, and a send reads its memory last.
+// receive will overwrite is garbage from its beginning, a send reads its memory last, and the memory
+// of a rank that is done is garbage for the others.
 type machine struct {
 	g     *rand.Rand
 	ranks []*rank
 	mail  map[[3]int32][]byte // by sender, receiver, slot
 	told  map[[2]int32]uint32 // by teller, listener
+	shown map[[2]int32][2]uint64
 }
 
 type rank struct {
@@ -29,6 +32,20 @@ type rank struct {
 	fold  folding
 	waits []int32
 	state []uint8 // 0 waits, 1 ready, 2 begun, 3 done
+	left  int     // steps
+	kept  [][]byte
+}
+
+// end keeps the result of a rank, and overwrites its memory.
+func (r *rank) end() {
+	for _, b := range r.bufs {
+		r.kept = append(r.kept, slices.Clone(b))
+	}
+	for _, b := range r.bufs {
+		for i := range b {
+			b[i] = 0x5a
+		}
+	}
 }
 
 func (r *rank) mem(m mem) []byte {
@@ -58,7 +75,10 @@ func (m *machine) add(plan *schedule, bufs [][]byte, fold folding) {
 func (m *machine) run(t *testing.T) {
 	left := 0
 	for _, r := range m.ranks {
-		left += len(r.plan.steps)
+		if r.left = len(r.plan.steps); r.left == 0 {
+			r.end()
+		}
+		left += r.left
 	}
 	for left > 0 {
 		moved := false
@@ -73,6 +93,9 @@ func (m *machine) run(t *testing.T) {
 				m.step(t, int32(at), i)
 				if moved = moved || r.state[i] != before; r.state[i] == 3 {
 					left--
+					if r.left--; r.left == 0 {
+						r.end()
+					}
 					for _, n := range r.plan.steps[i].next {
 						if r.waits[n]--; r.waits[n] == 0 {
 							r.state[n] = 1
@@ -86,6 +109,11 @@ func (m *machine) run(t *testing.T) {
 		}
 	}
 	require.Empty(t, m.mail, "every message is received")
+	for _, r := range m.ranks {
+		for i, b := range r.kept {
+			copy(r.bufs[i], b)
+		}
+	}
 }
 
 // step moves one step on.
@@ -126,6 +154,13 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 			if s.peer < 0 || l == int(s.peer) {
 				require.Greater(t, s.slot, m.told[[2]int32{at, int32(l)}])
 				m.told[[2]int32{at, int32(l)}] = s.slot
+				shown := m.shown[[2]int32{at, int32(l)}]
+				for k, at := range []mem{s.from, s.base} {
+					if at.n > 0 {
+						shown[k] = address(r.mem(at))
+					}
+				}
+				m.shown[[2]int32{at, int32(l)}] = shown
 			}
 		}
 		r.state[i] = 3
@@ -133,6 +168,10 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 		if m.told[[2]int32{s.peer, at}] >= s.slot {
 			r.state[i] = 3
 		}
+	case s.kind == stepRead:
+		require.GreaterOrEqual(t, m.told[[2]int32{s.peer, at}], s.slot)
+		copy(r.mem(s.to), fabric.BytesAt(m.shown[[2]int32{s.peer, at}][s.line]+uint64(s.from.off), s.to.n))
+		r.state[i] = 3
 	case s.kind == stepFold:
 		copy(r.mem(s.to), r.mem(s.base))
 		r.fold(r.mem(s.to), r.mem(s.from), s.lower)
@@ -198,7 +237,7 @@ func TestAlgorithms(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, tried, 49, "algorithms of operations")
+	require.Len(t, tried, 57, "algorithms of operations")
 }
 
 // divisions returns divisions of p ranks among hosts: in halves, by turns, of different sizes, and
@@ -232,7 +271,7 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 	seed := g.Uint64()
 	inPlace, meet := g.IntN(2) == 0, g.IntN(4) == 0
 	combine := op().combine
-	m := &machine{g: g, mail: map[[3]int32][]byte{}, told: map[[2]int32]uint32{}}
+	m := &machine{g: g, mail: map[[3]int32][]byte{}, told: map[[2]int32]uint32{}, shown: map[[2]int32][2]uint64{}}
 	areas := make([][]byte, p)
 	for r := range areas {
 		if alg == algShared {
@@ -354,7 +393,7 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 	}
 	m.run(t)
 	for r := range p {
-		require.NoError(t, equals(fmt.Sprintf("rank %d", r), wants[r], gots[r]))
+		require.NoError(t, equals(fmt.Sprintf("%v by %v: rank %d", k, alg, r), wants[r], gots[r]))
 	}
 }
 

@@ -47,8 +47,9 @@ type area struct {
 	half     int      // size of a half
 	mems     [][]byte // the regions, by rank; nil until they are mapped
 	mappings []*rma.Mapping
-	count    uint64    // operations by shared memory that were admitted
-	last     [2]shared // of the last ones, by half
+	attached []*rma.Attachment // to the ranks, where all can be read; nil of this one
+	count    uint64            // operations by shared memory that were admitted
+	last     [2]shared         // of the last ones, by half
 }
 
 // shared is what an operation by shared memory leaves behind.
@@ -68,44 +69,48 @@ func (a *area) bytes(rank, half, off, n int) []byte {
 	return a.mems[rank][off : off+n : off+n]
 }
 
-// mapBoards maps the boards of the other ranks, with their areas. It returns whether it could. It waits for connections, but not for calls of the other ranks.
-func (b *board) mapBoards() bool {
-	a, me := &b.area, b.t.rank
-	mems, mappings := make([][]byte, len(b.members)), make([]*rma.Mapping, 0, len(b.members))
-	release := func() {
-		for _, m := range mappings {
-			_ = m.Close()
-		}
-	}
+// mapBoards maps the boards of the other ranks, with their areas, and attaches to their memory. It
+// returns whether it could. It waits for connections, but not for calls of the other ranks.
+func (b *board) mapBoards() (mapped, attached bool) {
+	a, me := area{mems: make([][]byte, len(b.members)), attached: make([]*rma.Attachment, len(b.members))}, b.t.rank
+	attached = true
 	for r := range b.members {
 		if r == me {
-			mems[r] = b.came
+			a.mems[r] = b.came
 			continue
 		}
 		m, err := rma.Map(context.Background(), b.t.eng.Peer(b.t.ranks[r]), b.members[r].key.Slice(0, b.members[r].key.Len())) // Config.SetupTimeout bounds it
 		if err != nil {
-			release()
-			return false
+			a.unmap()
+			return false, false
 		}
-		mems[r], mappings = m.Bytes(), append(mappings, m)
+		a.mems[r], a.mappings = m.Bytes(), append(a.mappings, m)
+		if a.attached[r], err = m.Attach(); err != nil {
+			attached = false
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.dead.Load() {
-		release()
-		return false
+		a.unmap()
+		return false, false
 	}
-	a.mems, a.mappings = mems, mappings
-	return true
+	b.area.mems, b.area.mappings, b.area.attached = a.mems, a.mappings, a.attached
+	return true, attached
 }
 
-// unmap lets go of the areas of the others. b.mu is held, and no operation is performed any
-// more.
+// unmap lets go of the areas of the others, and of their memory. b.mu is held, and no operation is
+// performed any more.
 func (a *area) unmap() {
 	for _, m := range a.mappings {
 		_ = m.Close()
 	}
-	a.mappings = nil
+	for _, at := range a.attached {
+		if at != nil {
+			_ = at.Close()
+		}
+	}
+	a.mappings, a.attached = nil, nil
 }
 
 // admitShared gives an operation by shared memory a half of the area, and finds out what must
@@ -165,12 +170,14 @@ func (b *board) free(o *operation) bool {
 func (b *board) tell(o *operation, s *step) {
 	a, word := &b.area, o.flag<<tellBits|uint64(s.slot)
 	at := a.lineOf(b.t.rank, o.flag)
+	b.show(o, s)
 	for r, mem := range a.mems {
 		if r == b.t.rank || s.peer >= 0 && r != int(s.peer) {
 			continue
 		}
 		line := mem[at : at+tellSize]
 		o.call.put(line)
+		o.putShown(line)
 		onesided.Store64(line[tellSize-8:], word)
 		b.rouse(r)
 	}

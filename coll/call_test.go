@@ -473,7 +473,7 @@ func TestForce(t *testing.T) {
 	for _, n := range []int{8, 1 << 20} {
 		alg, ps, err := ts[2].Choice("allreduce", n)
 		require.NoError(t, err)
-		algs := 5
+		algs := 6
 		if n == 8 {
 			algs++ // flags
 		}

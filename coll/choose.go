@@ -83,9 +83,8 @@ const figuresTag = 1<<32 - 1
 type question struct {
 	kind    kind
 	inOrder bool
-	flags   bool // are possible
-	shared  bool // memory is
-	class   int  // of the number of bytes: four classes between powers of two
+	boards  byBoard
+	class   int // of the number of bytes: four classes between powers of two
 }
 
 // choose returns the algorithm for an operation: the same on all ranks. ok is false if the
@@ -95,24 +94,32 @@ func (t *team) choose(pr *problem, tag uint32) (a algorithm, ok bool) {
 	return t.chooseBy(t.figures.Load(), pr, tag)
 }
 
-// byBoards reports whether the data of a call is small enough for algFlags and algShared, in a
-// team of p ranks that has boards and areas.
-func byBoards(c call, p int) (flags, shared bool) {
+// byBoards returns which algorithms of boards the data of a call is small enough for, in a team of
+// p ranks that has boards and areas.
+func byBoards(c call, p int) byBoard {
 	n := c.count * uint64(c.size)
-	return n <= lineMax, c.size <= lineMax && n <= sharedMax && sharedRounds(c.kind, p, int(n)) <= maxRounds
+	return byBoard{
+		flags:  n <= lineMax,
+		shared: c.size <= lineMax && n <= sharedMax && sharedRounds(c.kind, p, int(n)) <= maxRounds,
+		single: n <= sharedMax,
+	}
 }
 
 // chooseBy is choose by figures, which are nil if they have not come.
 func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bool) {
 	forced := t.forcedFor(pr.kind)
-	flags, shared := false, false
+	var boards byBoard
 	if tag == 0 && pr.team > 1 && pr.team <= maxPredicted {
-		if flags, shared = byBoards(pr.call, pr.team); (flags || shared) && f == nil && (forced == algAuto || forced.onBoard()) {
+		if boards = byBoards(pr.call, pr.team); boards.any() && f == nil && (forced == algAuto || forced.onBoard()) {
 			return 0, false // not all ranks know alike what is possible
 		}
-		flags, shared = flags && f != nil && f.flags, shared && f != nil && f.shared
+		if f == nil {
+			boards = byBoard{}
+		} else {
+			boards = boards.and(f.boards)
+		}
 	}
-	as := available(pr.call, flags, shared, t.hosts.serves(pr.call))
+	as := available(pr.call, boards, t.hosts.serves(pr.call))
 	if slices.Contains(as, forced) {
 		return forced, true
 	}
@@ -129,7 +136,7 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 	if f == nil {
 		return 0, false
 	}
-	q := question{pr.kind, pr.inOrder, flags, shared, class(n * int(pr.size))}
+	q := question{pr.kind, pr.inOrder, boards, class(n * int(pr.size))}
 	if known := t.answers.Load(); known != nil {
 		if a, ok := (*known)[q]; ok {
 			return a, true
@@ -304,16 +311,18 @@ func (t *team) slowest(ranks []int) (c *costs) {
 }
 
 // share maps the boards of the ranks, and tells the figures whether all ranks could: then flags
-// are possible and, with areas, shared memory.
+// are possible and, with areas, shared memory; and single copies, if all ranks can also read the
+// memory of the others.
 func (t *team) share(f *figures, b *board, areas bool) {
 	all := []int32{0}
-	if b.mapBoards() {
+	if mapped, attached := b.mapBoards(); attached {
+		all[0] = 2
+	} else if mapped {
 		all[0] = 1
 	}
 	StartAllreduce(t.with(figuresTag), nil, all, Min).Then(func(err error) {
 		if err == nil { // otherwise the team is revoked
-			f.flags = all[0] == 1
-			f.shared = f.flags && areas
+			f.boards = byBoard{flags: all[0] >= 1, shared: all[0] >= 1 && areas, single: all[0] == 2}
 			t.know(f)
 		}
 	})

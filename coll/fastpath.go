@@ -56,7 +56,7 @@ const (
 // the way of all others: from the beginning (startFast returns nil), or from where it is.
 func startFast(t *Team, o *operation) *Request {
 	c, ch := t.t, t.ch
-	if f := c.figures.Load(); f == nil || !f.flags || c.s.check {
+	if f := c.figures.Load(); f == nil || !f.boards.flags || c.s.check {
 		return nil
 	}
 	b := c.board
@@ -69,7 +69,7 @@ func startFast(t *Team, o *operation) *Request {
 	c.mu.Lock()
 	meet := !meets && (ch.loose+1 >= maxLoose || b.loose+1 >= maxLooseFlags)
 	plan := b.fast.find(o, meet)
-	if plan == nil || c.err != nil || c.gone != nil || len(c.early) > 0 {
+	if plan == nil || c.err != nil || c.gone != nil || len(c.early) > 0 || c.full() {
 		c.mu.Unlock()
 		b.mu.Unlock()
 		return nil
@@ -97,7 +97,8 @@ func startFast(t *Team, o *operation) *Request {
 	}
 	o.call = asked
 	r, err := c.enter(o, k)
-	if err != nil {
+	if err != nil { // the team ends
+		b.stop()
 		c.reuse(o)
 		return refused(err)
 	}

@@ -55,11 +55,13 @@ type board struct {
 	past     [boardOps]admitted
 	queue    []*operation // that are not over
 	fast     fastPlans
-	wakes    []int // ranks to wake when mu is released: see unlock
-	spinning int   // goroutines that look for the flag
-	awaiting int   // offset of the flag that the engine looks for, or -1
+	wakes    []int  // ranks to wake when mu is released: see unlock
+	exposed  uint64 // number of the operation whose memory others may read, 0: none
+	spinning int    // goroutines that look for the flag
+	awaiting int    // offset of the flag that the engine looks for, or -1
 	timer    *time.Timer
 	dead     atomic.Bool
+	fence    atomic.Uint32 // orders what is read of others before what they tell then
 
 	over atomic.Uint64 // number of the last operation that is over
 	at   atomic.Int64  // offset of the flag that the first operation waits for
@@ -245,6 +247,7 @@ func (b *board) run() {
 func (b *board) perform(o *operation) (wrong error, ok bool) {
 	base := int(o.flag%boardOps) * b.lines * lineSize
 	if o.pc == 0 {
+		o.shown = [2]uint64{}
 		b.past[o.flag%boardOps] = admitted{o.key.seq, o.call, len(o.plan.expected)}
 		if o.plan.writes && !b.free(o) {
 			return nil, false
@@ -279,12 +282,17 @@ func (b *board) perform(o *operation) (wrong error, ok bool) {
 			if wrong, ok := b.heard(o, s); !ok || wrong != nil {
 				return wrong, false
 			}
+		case stepRead:
+			if wrong, ok := b.read(o, s); !ok || wrong != nil {
+				return wrong, false
+			}
 		case stepFold:
 			o.combine(s, 0, o.mem(s.from))
 		default:
 			copy(o.mem(s.to), o.mem(s.from))
 		}
 	}
+	b.exposed = 0
 	if !o.meet && !o.kind.meets() {
 		return nil, true
 	}
@@ -325,7 +333,7 @@ func (b *board) stray(flag uint64) error {
 			}
 		}
 	}
-	for r := 0; r < len(b.area.mems) && a.call.alg == algShared; r++ {
+	for r := 0; r < len(b.area.mems) && a.call.alg.tells(); r++ {
 		at := b.area.lineOf(r, flag)
 		if line := b.came[at : at+tellSize]; r != b.t.rank && onesided.Load64(line[tellSize-8:])>>tellBits == flag {
 			if wrong := b.tellsOther(a.call, r, line); wrong != nil {
@@ -405,7 +413,7 @@ func (b *board) look() bool {
 
 // needs reports whether a line of a peer for an operation has not come. o.mu is held.
 func (b *board) needs(o *operation, peer int) bool {
-	if o.alg == algShared {
+	if o.alg.tells() {
 		return b.waitsFor(o, peer)
 	}
 	base := int(o.flag%boardOps) * b.lines * lineSize
@@ -457,6 +465,7 @@ func (b *board) fail() {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
+	b.withdraw()
 	b.area.unmap()
 	b.mu.Unlock()
 	for _, o := range queue {

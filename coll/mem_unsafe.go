@@ -21,6 +21,9 @@ func elementsOf[T any](b []byte) (s []T, ok bool) {
 	return unsafe.Slice((*T)(p), uintptr(len(b))/unsafe.Sizeof(*new(T))), true
 }
 
+// address returns the address of b, which lasts as long as its memory: no goroutine's stack has it.
+func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
 // same reports whether two slices are the same memory.
 func same[T any](a, b []T) bool {
 	return len(a) > 0 && len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)

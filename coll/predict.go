@@ -17,12 +17,11 @@ import (
 // figures are what algorithms are chosen by. The ranks of a team have the same figures, so that
 // they make the same choices.
 type figures struct {
-	costs         // of the slowest path of the first rank
-	near   *costs // between ranks of a host, if there are several; nil: the same
-	hosts  *hosts // on which the ranks are; nil: see divide
-	flags  bool   // the ranks have boards
-	shared bool   // and areas
-	procs  int    // processors that the ranks have together; 0: one each
+	costs          // of the slowest path of the first rank
+	near   *costs  // between ranks of a host, if there are several; nil: the same
+	hosts  *hosts  // on which the ranks are; nil: see divide
+	boards byBoard // what the ranks have boards for
+	procs  int     // processors that the ranks have together; 0: one each
 }
 
 // costs are those of one message of 2^i bytes on a path, and of local work on as many, in ns.
@@ -35,15 +34,16 @@ type costs struct {
 	Fold     [figureSizes]float64 // a reduction
 	Give     [figureSizes]float64 // work of the sender for data of a reduction, of at most foldMax bytes
 	Take     [figureSizes]float64 // work of its receiver, besides the reduction
+	Read     [figureSizes]float64 // a copy of the memory of another rank's call
 }
 
 // all returns the tables of c, in the order in which they are sent.
 func (c *costs) all() []*[figureSizes]float64 {
-	return []*[figureSizes]float64{&c.Sender, &c.Latency, &c.Receiver, &c.Out, &c.Copy, &c.Fold, &c.Give, &c.Take}
+	return []*[figureSizes]float64{&c.Sender, &c.Latency, &c.Receiver, &c.Out, &c.Copy, &c.Fold, &c.Give, &c.Take, &c.Read}
 }
 
 // costNumbers is the number of numbers in costs.
-const costNumbers = 8 * figureSizes
+const costNumbers = 9 * figureSizes
 
 // put writes c to numbers, as it is sent.
 func (c *costs) put(numbers []float64) {
@@ -104,7 +104,7 @@ type tale struct {
 // The parameters are of memory that stays in the cache. More data than that is not copied or
 // reduced faster than the rates of memory say.
 func figuresOf(p *logp.Params, maps bool, m memoryRates) *figures {
-	return &figures{costs: *costsOf(p, maps, m), flags: maps, shared: maps}
+	return &figures{costs: *costsOf(p, maps, m), boards: byBoard{maps, maps, maps}}
 }
 
 // costsOf is figuresOf for one of several paths.
@@ -122,6 +122,7 @@ func costsOf(p *logp.Params, maps bool, m memoryRates) *costs {
 		f.Fold[i] = max(foldCopies*c, fold)
 		f.Give[i] = messageWork + post + c + p.Os.At(n+headerSize)
 		f.Take[i] = messageWork + p.Or.At(n+headerSize)
+		f.Read[i] = max(p.Os.At(n)+p.R.At(n), cold)
 		if n <= inlineMax {
 			n += headerSize
 			f.Sender[i] = messageWork + post + c + p.Os.At(n)
@@ -429,8 +430,11 @@ func (f *figures) predict(ranks []*schedule) float64 {
 			done(m.rank, m.step, cpu.free)
 		default:
 			cost := &local.Copy
-			if s.kind == stepFold {
+			switch s.kind {
+			case stepFold:
 				cost = &local.Fold
+			case stepRead:
+				cost = &local.Read
 			}
 			work := at(cost, s.to.n)
 			if s.to.buf < 0 || s.from.buf < 0 { // of all the ranks, the areas do not fit the fastest cache
@@ -581,8 +585,11 @@ func callOf(op string, bytes, ranks int) (call, error) {
 // predictions are the estimates of a call of n elements by p ranks.
 func (f *figures) predictions(c call, p, n int) (out []Prediction) {
 	c.count = uint64(n)
-	flags, shared := byBoards(c, p)
-	as := available(c, flags && f.flags && p > 1, shared && f.shared && p > 1, f.hosts.serves(c))
+	var boards byBoard
+	if p > 1 {
+		boards = byBoards(c, p).and(f.boards)
+	}
+	as := available(c, boards, f.hosts.serves(c))
 	for _, e := range f.estimates(c, as, p, n) {
 		out = append(out, Prediction{e.alg.String(), e.ns})
 	}

@@ -43,8 +43,8 @@ func TestPredict(t *testing.T) {
 					continue
 				}
 				require.NoError(t, err)
-				flags, shared := byBoards(call{kind: k, size: 1, count: uint64(n)}, 7)
-				as := available(call{kind: k}, flags && link == "shm", shared && link == "shm", false)
+				maps := link == "shm"
+				as := available(call{kind: k}, byBoards(call{kind: k, size: 1, count: uint64(n)}, 7).and(byBoard{maps, maps, maps}), false)
 				require.Len(t, es, len(as))
 				for i, e := range es {
 					require.Positive(t, e.NS)
@@ -152,7 +152,7 @@ func TestPredictSharedProcessors(t *testing.T) {
 	p := sampling.Defaults("shm")
 	best := func(op string, n, ranks, procs int) (string, float64) {
 		f := figuresOf(&p, true, memoryRates{copy: 0.2, fold: 0.3})
-		f.procs, f.shared = procs, false
+		f.procs, f.boards.shared, f.boards.single = procs, false, false
 		c, err := callOf(op, n, ranks)
 		require.NoError(t, err)
 		es := f.predictions(c, ranks, n)

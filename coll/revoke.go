@@ -96,10 +96,10 @@ func (t *team) end(err error, first func()) {
 			t.drop(e.from, &e.h)
 		}
 	}
+	if board != nil { // first: then the memory of the calls may change
+		board.fail()
+	}
 	for _, o := range ops {
 		o.abort(err)
-	}
-	if board != nil {
-		board.fail()
 	}
 }

@@ -29,6 +29,7 @@ type operation struct {
 	pc       int       // on the board: the step that is next
 	half     int       // by shared memory: of the areas
 	gate     gate      // until it is free
+	shown    [2]uint64 // by single copies: the addresses that others read
 
 	mu      sync.Mutex
 	key     key // of the present use

@@ -48,6 +48,7 @@ const (
 	stepCopy                 // to becomes from
 	stepTell                 // peer, or all if it is below 0, is told slot: how far this rank is
 	stepWait                 // until peer has told slot or more
+	stepRead                 // to becomes memory of peer's call, which it has shown
 )
 
 // step is one step of a schedule. It begins when the steps before it are done, and is done
@@ -59,7 +60,7 @@ type step struct {
 	peer  int32
 	slot  uint32
 	stage int   // sends: offset in the staging memory
-	line  int32 // place of the message among those of its receiver; of sends only in schedules by flags
+	line  int32 // place of the message among those of its receiver; of sends only in schedules by flags; of reads: of the memory among that shown
 	to    mem
 	from  mem
 	base  mem     // of reductions: no bytes: that is to

@@ -23,7 +23,7 @@ func sharing(t testing.TB, es []*rma.Engine) []*Team {
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, es)
 	each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byShared), Barrier(ctx, team)) })
-	require.True(t, ts[0].t.figures.Load().shared)
+	require.True(t, ts[0].t.figures.Load().boards.shared)
 	return ts
 }
 
@@ -33,96 +33,101 @@ func TestShared(t *testing.T) {
 	for _, p := range []int{2, 3, 5, 8} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
 			t.Parallel()
-			ctx := testutil.Context(t, testutil.Limit)
 			ts := sharing(t, job(t, p, "shm"))
-			each(t, ts, func(r int, team *Team) error {
-				same, own := rand.New(rand.NewPCG(3, uint64(p))), rand.New(rand.NewPCG(4, uint64(r)))
-				var reqs []*Request
-				var checks []func() error
-				for i := range 120 {
-					seed, root := same.Uint64(), same.IntN(p)
-					n := 1 + same.IntN([]int{60, 60, 600, 600, 6000, 40000 / p}[same.IntN(6)])
-					if i%40 == 7 { // all are ready: the algorithm of the next ones is another
-						for _, q := range reqs {
-							if err := q.Wait(ctx); err != nil {
-								return err
-							}
-						}
-						if err := errors.Join(Barrier(ctx, team), team.Force([]string{byShared, byShared + ",barrier=flags,bcast=flags,allreduce=doubling"}[i/40%2])); err != nil {
-							return err
-						}
-					}
-					one, blocks := input(seed, r, n), input(seed, r, n*p)
-					got, all := make([]int64, n), make([]int64, n*p)
-					var gathered, exchanged []int64
-					for from := range p {
-						gathered = append(gathered, input(seed, from, n)...)
-						exchanged = append(exchanged, input(seed, from, n*p)[r*n:(r+1)*n]...)
-					}
-					sum := want(seed, 0, p, n, input, add)
-					result, expect := got, sum
-					var q *Request
-					switch same.IntN(9) {
-					case 0:
-						q, expect = StartBarrier(team), got
-					case 1:
-						q, result, expect = StartBcast(team, root, one), one, input(seed, root, n)
-					case 2:
-						if q, result = StartReduce(team, root, nil, one, Sum), one; r != root {
-							expect = input(seed, r, n)
-						}
-					case 3:
-						q, result = StartAllreduce(team, nil, one, Sum), one
-					case 4:
-						q, result, expect = StartAllgather(team, one, all), all, gathered
-					case 5:
-						q, result, expect = StartAlltoall(team, nil, blocks), blocks, exchanged
-					case 6:
-						q = StartReduceScatter(team, blocks, got, Sum)
-						expect = want(seed, 0, p, n*p, input, add)[r*n : (r+1)*n]
-					case 7:
-						if q, result, expect = StartGather(team, root, one, nil), nil, nil; r == root {
-							q, result, expect = StartGather(team, root, one, all), all, gathered
-						}
-					default:
-						if q, expect = StartScatter(team, root, nil, got), input(seed, root, n*p)[r*n:(r+1)*n]; r == root {
-							q = StartScatter(team, root, blocks, got)
-						}
-					}
-					check := func() error { return equals(fmt.Sprintf("operation %d", i), expect, result) }
-					if own.IntN(3) > 0 {
-						reqs, checks = append(reqs, q), append(checks, check)
-						continue
-					}
-					if err := errors.Join(q.wait(ctx), check()); err != nil {
-						return err
-					}
-				}
-				for i, q := range reqs {
-					if err := q.Wait(ctx); err != nil {
-						return err
-					}
-					if i < len(checks) {
-						if err := checks[i](); err != nil {
-							return err
-						}
-					}
-				}
-				op, err := PrepareAllgather(team, []int64{int64(r)}, make([]int64, p))
-				if err != nil {
-					return err
-				}
-				for range 50 { // blocking calls, which look for what is told themselves, and persistent ones
-					sum := []int64{int64(r)}
-					if err := errors.Join(Allreduce(ctx, team, nil, sum, Sum), op.Start().Wait(ctx), equals("sum", []int64{int64(p * (p - 1) / 2)}, sum)); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			mixOperations(t, ts, byShared)
 			require.Greater(t, ts[0].t.board.area.count, uint64(100), "they were performed by shared memory")
 		})
 	}
+}
+
+// mixOperations performs all operations by forced algorithms, between others.
+func mixOperations(t *testing.T, ts []*Team, forced string) {
+	ctx, p := testutil.Context(t, testutil.Limit), len(ts)
+	each(t, ts, func(r int, team *Team) error {
+		same, own := rand.New(rand.NewPCG(3, uint64(p))), rand.New(rand.NewPCG(4, uint64(r)))
+		var reqs []*Request
+		var checks []func() error
+		for i := range 120 {
+			seed, root := same.Uint64(), same.IntN(p)
+			n := 1 + same.IntN([]int{60, 60, 600, 600, 6000, 40000 / p}[same.IntN(6)])
+			if i%40 == 7 { // all are ready: the algorithm of the next ones is another
+				for _, q := range reqs {
+					if err := q.Wait(ctx); err != nil {
+						return err
+					}
+				}
+				if err := errors.Join(Barrier(ctx, team), team.Force([]string{forced, forced + ",barrier=flags,bcast=flags,allreduce=doubling"}[i/40%2])); err != nil {
+					return err
+				}
+			}
+			one, blocks := input(seed, r, n), input(seed, r, n*p)
+			got, all := make([]int64, n), make([]int64, n*p)
+			var gathered, exchanged []int64
+			for from := range p {
+				gathered = append(gathered, input(seed, from, n)...)
+				exchanged = append(exchanged, input(seed, from, n*p)[r*n:(r+1)*n]...)
+			}
+			sum := want(seed, 0, p, n, input, add)
+			result, expect := got, sum
+			var q *Request
+			switch same.IntN(9) {
+			case 0:
+				q, expect = StartBarrier(team), got
+			case 1:
+				q, result, expect = StartBcast(team, root, one), one, input(seed, root, n)
+			case 2:
+				if q, result = StartReduce(team, root, nil, one, Sum), one; r != root {
+					expect = input(seed, r, n)
+				}
+			case 3:
+				q, result = StartAllreduce(team, nil, one, Sum), one
+			case 4:
+				q, result, expect = StartAllgather(team, one, all), all, gathered
+			case 5:
+				q, result, expect = StartAlltoall(team, nil, blocks), blocks, exchanged
+			case 6:
+				q = StartReduceScatter(team, blocks, got, Sum)
+				expect = want(seed, 0, p, n*p, input, add)[r*n : (r+1)*n]
+			case 7:
+				if q, result, expect = StartGather(team, root, one, nil), nil, nil; r == root {
+					q, result, expect = StartGather(team, root, one, all), all, gathered
+				}
+			default:
+				if q, expect = StartScatter(team, root, nil, got), input(seed, root, n*p)[r*n:(r+1)*n]; r == root {
+					q = StartScatter(team, root, blocks, got)
+				}
+			}
+			check := func() error { return equals(fmt.Sprintf("operation %d", i), expect, result) }
+			if own.IntN(3) > 0 {
+				reqs, checks = append(reqs, q), append(checks, check)
+				continue
+			}
+			if err := errors.Join(q.wait(ctx), check()); err != nil {
+				return err
+			}
+		}
+		for i, q := range reqs {
+			if err := q.Wait(ctx); err != nil {
+				return err
+			}
+			if i < len(checks) {
+				if err := checks[i](); err != nil {
+					return err
+				}
+			}
+		}
+		op, err := PrepareAllgather(team, []int64{int64(r)}, make([]int64, p))
+		if err != nil {
+			return err
+		}
+		for range 50 { // blocking calls, which look for what is told themselves, and persistent ones
+			sum := []int64{int64(r)}
+			if err := errors.Join(Allreduce(ctx, team, nil, sum, Sum), op.Start().Wait(ctx), equals("sum", []int64{int64(p * (p - 1) / 2)}, sum)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Several teams, whose ranks are in another order, use shared memory at once.
@@ -290,8 +295,8 @@ func TestSharedNotPossible(t *testing.T) {
 					equals("sum", want(5, 0, 3, 1000, input, add), sum))
 			})
 			f := ts[0].t.figures.Load()
-			require.Equal(t, name == "budget", f.flags, "boards are used without areas, and not if they are not mapped")
-			require.False(t, f.shared)
+			require.Equal(t, name == "budget", f.boards.flags, "boards are used without areas, and not if they are not mapped")
+			require.False(t, f.boards.shared)
 		})
 	}
 }

@@ -332,12 +332,15 @@ func (t *team) enter(o *operation, k key) (*Request, error) {
 	return t.enterLocked(o, k)
 }
 
+// full reports whether no more operations may be in flight. t.mu is held.
+func (t *team) full() bool { return len(t.ops)-t.asking >= maxInFlight }
+
 // enterLocked is enter when t.mu is held.
 func (t *team) enterLocked(o *operation, k key) (r *Request, err error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	if len(t.ops)-t.asking >= maxInFlight && k.tag != figuresTag { // others wait for those
+	if t.full() && k.tag != figuresTag { // others wait for those
 		return nil, fmt.Errorf("coll: %v: %w", o.kind, ErrBusy)
 	}
 	if o.prepared != nil {

@@ -240,6 +240,26 @@ type Mapper interface {
 	Map(ep Endpoint, need Access, rkey uint32, addr uint64, n int) (mem []byte, release func() error, later bool)
 }
 
+// Attacher is an optional interface of links to processes of this host from which the system
+// copies memory that nobody has registered.
+type Attacher interface {
+	// Attach returns access to the memory of the process of ep's peer, or nil where the system does
+	// not permit it, or ep is not up. Owner's.
+	Attach(ep Endpoint) Attachment
+}
+
+// Attachment is access to all memory of a process of this host, without its doing. It outlives the
+// endpoint and the link.
+type Attachment interface {
+	// Read copies len(dst) bytes at addr of the process to dst. It fails with ErrPeerGone if
+	// the process has ended, and with another error if it has no such memory; then it is unknown
+	// how much has been copied. One goroutine calls it at a time.
+	Read(dst []byte, addr uint64) error
+
+	// Close releases the access. No Read runs, and none follows.
+	Close() error
+}
+
 // Serving is implemented by links that can tell when Poll has executed requests of peers
 // (Caps.TargetProgress), which causes no completion. A loop that polls less often, or
 // sleeps, after polls without completions counts such a poll as a busy one: the peer that

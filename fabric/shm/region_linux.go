@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
@@ -245,4 +246,21 @@ func (l *link) Map(e fabric.Endpoint, need fabric.Access, rkey uint32, addr uint
 	seg := ep.mem.segs[x.seg]
 	seg.holders.Add(1)
 	return fabric.BytesAt(x.mem+(addr-x.base), n), seg.release, false
+}
+
+// Attach implements fabric.Attacher.
+func (l *link) Attach(e fabric.Endpoint) fabric.Attachment {
+	ep, ok := e.(*endpoint)
+	if !ok || ep.link != l || !ep.cma.works || !ep.isUp() {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(ep.cma.pid, 0)
+	if err != nil {
+		return nil
+	}
+	if hungUp(ep.cma.sock) { // otherwise the descriptor is the peer's: it lives
+		_ = unix.Close(fd)
+		return nil
+	}
+	return &attachment{pid: ep.cma.pid, pidfd: fd, aliveAt: cpu.Ticks(), step: l.houseStep}
 }

@@ -1,0 +1,161 @@
+package coll
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
+	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+var bySingle = strings.ReplaceAll(strings.TrimPrefix(byShared, "barrier=shared,"), "shared", "single")
+
+// reading returns the teams of all ranks, which read each other's memory.
+func reading(t testing.TB, es []*rma.Engine) []*Team {
+	t.Helper()
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, es)
+	each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(bySingle), Barrier(ctx, team)) })
+	require.True(t, ts[0].t.figures.Load().boards.single)
+	return ts
+}
+
+// Operations by single copies, of ranks that start and wait for them in all ways, beside those by
+// flags, by shared memory and by messages, have the results of a serial reference.
+func TestSingle(t *testing.T) {
+	for p, also := range map[int]string{2: "", 3: ",gather=shared,allgather=shared", 7: ""} {
+		t.Run(fmt.Sprint(p), func(t *testing.T) {
+			t.Parallel()
+			ts, ctx := reading(t, job(t, p, "shm")), testutil.Context(t, testutil.Limit)
+			each(t, ts, func(_ int, team *Team) error { return errors.Join(Barrier(ctx, team), team.Force(bySingle+also)) })
+			mixOperations(t, ts, bySingle+also)
+		})
+	}
+}
+
+// Calls may return only when the others have read their memory: each overwrites it at once.
+func TestSingleReturns(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	each(t, reading(t, job(t, 3, "shm")), func(r int, team *Team) error {
+		const n = 9000
+		for i := range 20 {
+			root := i % 3
+			one, all := input(uint64(i), r, n), input(uint64(i), r, 3*n)
+			sum, parts, got := make([]int64, n), make([]int64, 3*n), make([]int64, n)
+			err := Allreduce(ctx, team, one, sum, Sum)
+			clear(one)
+			err = errors.Join(err, equals("allreduce", want(uint64(i), 0, 3, n, input, add), sum))
+			err = errors.Join(err, Alltoall(ctx, team, all, parts))
+			clear(all)
+			for s := range 3 {
+				err = errors.Join(err, equals("alltoall", input(uint64(i), s, 3*n)[r*n:(r+1)*n], parts[s*n:(s+1)*n]))
+			}
+			copy(all, input(uint64(i), root, 3*n))
+			err = errors.Join(err, Scatter(ctx, team, root, all, got))
+			clear(all)
+			err = errors.Join(err, equals("scatter", input(uint64(i), root, 3*n)[r*n:(r+1)*n], got))
+			if err = errors.Join(err, Gather(ctx, team, root, got, parts)); r == root {
+				err = errors.Join(err, equals("gather", input(uint64(i), root, 3*n), parts))
+			}
+			clear(got)
+			if r == root {
+				copy(got, input(uint64(i), root, n))
+			}
+			err = errors.Join(err, Bcast(ctx, team, root, got), equals("bcast", input(uint64(i), root, n), got))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Operations by single copies end when one is given up, and when a rank is gone.
+func TestSingleEnd(t *testing.T) {
+	large := make([]int64, 1<<17)
+	endBoards(t, reading, func(team *Team) (first, second *Request) {
+		return StartAllreduce(team, nil, large, Sum), StartBcast(team, 0, large)
+	})
+}
+
+// Calls that differ fail on all ranks.
+func TestSingleMismatch(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	each(t, reading(t, job(t, 3, "shm")), func(r int, team *Team) error {
+		n := 10000 + r/2
+		err := Allgather(ctx, team, make([]int64, n), make([]int64, 3*n))
+		if m := (*MismatchError)(nil); !errors.As(err, &m) {
+			return fmt.Errorf("%v", err)
+		}
+		return nil
+	})
+}
+
+// An address that is none of the peer's fails the read, and revokes the team: one that no process
+// has, one behind which the peer has no memory, and one that overflows.
+func TestSingleLies(t *testing.T) {
+	for _, at := range []uint64{0, 64, 1 << 47, 1<<64 - 8} {
+		t.Run(fmt.Sprintf("%#x", at), func(t *testing.T) {
+			ctx := testutil.Context(t, testutil.Limit)
+			ts := reading(t, job(t, 2, "shm"))
+			b, buf := ts[0].t.board, make([]int64, 1000)
+			next := b.over.Load() + 1
+			line := b.came[b.area.lineOf(1, next):][:tellSize]
+			c := call{kind: kindBcast, alg: algSingle, root: 1, count: 1000, size: 8}
+			e, err := elementOf[int64]()
+			require.NoError(t, err)
+			c.elem = e.kind
+			c.put(line)
+			onesided.Store64(line[shownAt:], at)
+			onesided.Store64(line[tellSize-8:], next<<tellBits|1)
+			err = Bcast(ctx, ts[0], 1, buf)
+			require.ErrorIs(t, err, ErrRevoked)
+			var pe *rma.PeerError
+			require.ErrorAs(t, err, &pe)
+			require.Equal(t, 1, pe.Rank)
+			require.Equal(t, make([]int64, 1000), buf)
+		})
+	}
+}
+
+// A rank that gives up takes back what it has shown: who reads then does not take what it has read
+// for the result.
+func TestSingleWithdrawn(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := reading(t, job(t, 2, "shm"))
+	data := input(1, 0, 1000)
+	q := StartBcast(ts[0], 0, data)
+	b := ts[1].t.board
+	next := b.over.Load() + 1
+	b.mu.Lock()
+	require.True(t, b.told(0, next, next<<tellBits|1), "shown")
+	b.mu.Unlock()
+	q.Cancel()
+	require.ErrorIs(t, q.Wait(ctx), ErrRevoked)
+	b.mu.Lock()
+	require.False(t, b.told(0, next, next<<tellBits|1), "and taken back")
+	b.mu.Unlock()
+	require.ErrorIs(t, Bcast(ctx, ts[1], 0, make([]int64, 1000)), ErrRevoked)
+}
+
+// Ranks that may not read each other's memory use other algorithms.
+func TestSingleNotPossible(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, jobtest.Open(t, 3, "shm", func(c *rma.Config) { c.Settings = map[string]string{"disable_cma": "1"} }))
+	each(t, ts, func(r int, team *Team) error {
+		sum := input(5, r, 10000)
+		return errors.Join(team.Force(bySingle), Allreduce(ctx, team, nil, sum, Sum), equals("sum", want(5, 0, 3, 10000, input, add), sum))
+	})
+	f := ts[0].t.figures.Load()
+	require.True(t, f.boards.shared)
+	require.False(t, f.boards.single)
+	a, _, err := ts[0].Choice("allreduce", 1<<20)
+	require.NoError(t, err)
+	require.NotEqual(t, "single", a)
+}
