@@ -137,6 +137,7 @@
 //	recv_advertised.go  which receives may be advertised
 //	recv_waiting.go     unexpected messages, announced ones, and receives that wait for
 //	                    others to end
+//	copied.go           copies of unexpected messages, used again
 //
 //	streams.go          state that the two directions share
 //	in.go, out.go       In, Out and their lists; Shared: receives from any of several

@@ -80,15 +80,16 @@ func (r *receiver) takeAside(in *In) bool {
 			r.accept(in, what)
 			return true
 		}
-		data, tag := a.data, a.tag
+		data, tag, size := a.data, a.tag, int(a.size)
 		r.unexpected.remove(i)
 		if in.Use != nil {
-			part := [1][]byte{data}
+			part := [1][]byte{data.bytes}
 			r.use(in, tag, part[:])
 		} else {
-			copy(in.Buf, data)
+			copy(in.Buf, data.bytes)
 		}
-		r.received(in, tag, len(data), nil)
+		data.release()
+		r.received(in, tag, size, nil)
 		return true
 	}
 	return false

@@ -28,7 +28,7 @@ type unexpected struct {
 
 type aside struct {
 	announced
-	data []byte // nil if the peer holds the message
+	data *copied // nil if the peer holds the message
 	copy bool
 }
 
@@ -52,10 +52,10 @@ const asideOverhead = 64
 
 // add reserves room for a copy, which the caller fills.
 func (u *unexpected) add(seq uint64, tag uint32, size int) []byte {
-	b := make([]byte, size)
-	u.append(aside{announced: announced{seq: seq, tag: tag, size: uint32(size)}, data: b, copy: true})
-	u.count(size + asideOverhead)
-	return b
+	c := newCopied(size)
+	u.append(aside{announced: announced{seq: seq, tag: tag, size: uint32(size)}, data: c, copy: true})
+	u.count(cap(c.bytes) + asideOverhead)
+	return c.bytes
 }
 
 // count adds n bytes to the size of the copies.
@@ -67,7 +67,7 @@ func (u *unexpected) count(n int) {
 // remove removes entry i and closes the gap from the nearer end.
 func (u *unexpected) remove(i int) {
 	if u.list[i].copy {
-		u.count(-int(u.list[i].size) - asideOverhead)
+		u.count(-cap(u.list[i].data.bytes) - asideOverhead)
 	}
 	u.n--
 	if last := len(u.list) - 1; i-u.head > last-i {
