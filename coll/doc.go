@@ -73,7 +73,6 @@
 //	schedule.go   schedule: steps with dependencies, independent of addresses
 //	run.go        operation, Request: a schedule that is performed
 //	keys.go       AllgatherKeys
-//	keys.go       AllgatherKeys
 //	persistent.go Persistent: an operation that is started again and again
 //	service.go    messages of an engine's teams; loss of ranks
 //	header.go     messages of operations; control.go messages about teams
