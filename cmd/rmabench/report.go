@@ -36,7 +36,7 @@ func ringable(sizes []int) []int {
 type reportFlags struct {
 	fabrics, tests, ops []string
 	sizes               string
-	time                time.Duration
+	time, budget        time.Duration
 	count               int
 	format, out, label  string
 	add                 []string
@@ -95,6 +95,7 @@ Fabrics named by --fabrics must work; by default those that do not are omitted.`
 	fl.StringVar(&f.out, "out", "", "for html, the directory (default out/); for json, the file (default: standard output)")
 	fl.StringVar(&f.label, "label", "", "free text in every result, to distinguish merged results")
 	fl.StringArrayVar(&f.add, "add", nil, "merge results from this file of JSON lines (may be repeated)")
+	fl.DurationVar(&f.budget, "choice-budget", reportBudget, "start no more batches of --choice small after this time")
 	fl.StringVar(&f.choice, "choice", "small", "grid of the comparison of modes: none, small or full")
 	fl.BoolVar(&f.valid, "validate", false, "check every byte received (the results include the time for this)")
 	fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
@@ -143,6 +144,9 @@ func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, erro
 	}
 	if err := errors.Join(oneOf("tests", f.tests, []string{"lat", "bw", "rate"}), oneOf("ops", f.ops, []string{"put", "get", "send", "eager", "fadd", "cas"})); err != nil {
 		return nil, err
+	}
+	if f.budget <= 0 {
+		return nil, fmt.Errorf("--choice-budget %v: want a positive time", f.budget)
 	}
 	if f.progress != "auto" && f.progress != "all" {
 		return nil, fmt.Errorf("--progress %q: want auto or all", f.progress)
