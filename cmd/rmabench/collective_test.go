@@ -12,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench/collective"
+	"github.com/seed33544411/rma/sampling"
 )
 
 func TestColl(t *testing.T) {
@@ -167,7 +169,13 @@ func TestCollChoice(t *testing.T) {
 	}
 	require.Len(t, us, 5)
 	require.Equal(t, 5, l.Cells)
-	require.Equal(t, 2*6+2*5+4, n) // flags are for 8 bytes only
+	p, want := sampling.Defaults("shm"), 0
+	for k := range us {
+		algorithms, err := coll.Predict(&p, true, k.op, k.size, 2)
+		require.NoError(t, err)
+		want += 1 + len(algorithms) // and the automatic choice
+	}
+	require.Equal(t, want, n)
 	// Two rounds are never predicted to be faster than one: the variable has not forced the choice.
 	require.NotEqual(t, "ring", figures[cell{"allreduce", 8}].Chosen)
 	require.False(t, d.More())
