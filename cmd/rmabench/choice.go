@@ -36,7 +36,9 @@ type choiceFlags struct {
 	fabric, op              string
 	grid, batch, coll, size string
 	rails                   string
-	ranks                   int
+	ranks, hosts            int
+	between                 string
+	latency                 time.Duration
 	seed                    uint64
 	rounds, recalibrate     int
 	time, budget            time.Duration
@@ -140,7 +142,8 @@ func explainCommand(s streams) *cobra.Command {
 		Long: `Sample the link, and show what the cost model predicts for a batch: every mode's
 time term by term, the plan, and the reason for it. With --measure, also measure the
 batch in every mode and as planned. With --coll, show the time of a collective
-operation that is predicted for every algorithm, the fastest first. With --rails, show
+operation that is predicted for every algorithm, the fastest first; with --hosts, of
+ranks on several hosts. With --rails, show
 how a put or get is divided over connections of given latencies and rates, which
 Peer.Stats shows; nothing is measured.`,
 		Example: `  rmabench explain --batch 64x128,2x1M
@@ -148,6 +151,7 @@ Peer.Stats shows; nothing is measured.`,
   rmabench explain --fabric tcp --batch 16x4K --measure
   rmabench explain --batch 8x64,2x64K --table 'tcp:4K=gather;*=scatter'
   rmabench explain --coll allreduce --size 1M --ranks 8
+  rmabench explain --fabric shm --coll barrier --ranks 8 --hosts 2 --latency 50us
   rmabench explain --rails 20us:4,15us:28 --size 1M`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.rails != "" {
@@ -158,7 +162,10 @@ Peer.Stats shows; nothing is measured.`,
 					if f.measure || f.batch != "" || f.table != "" {
 						return errors.New("--coll excludes --batch, --measure and --table")
 					}
-					r.Coll, r.Ranks = f.coll, f.ranks
+					r.Coll, r.Ranks, r.Hosts, r.Latency = f.coll, f.ranks, f.hosts, f.latency
+					if r.Between, err = links.Canonical(f.between); err != nil || r.Between == "shm" || r.Between == "" {
+						return fmt.Errorf("--between %q: want tcp or verbs", f.between)
+					}
 					r.Size, err = f.oneSize()
 					return err
 				}
@@ -180,6 +187,9 @@ Peer.Stats shows; nothing is measured.`,
 	fl.StringVar(&f.size, "size", "8", "bytes of the operation of --coll, the smaller of the two buffers of a rank, or of --rails")
 	fl.StringVar(&f.rails, "rails", "", "rails instead of a batch, LATENCY:MB/S each, rail 0 first, such as 20us:4,15us:28")
 	fl.IntVar(&f.ranks, "ranks", 8, "ranks of the operation of --coll, of which each has a processor")
+	fl.IntVar(&f.hosts, "hosts", 1, "hosts of these ranks, which are divided evenly in their order: those of a host are connected by the link that is sampled")
+	fl.StringVar(&f.between, "between", "tcp", "link between these hosts, tcp or verbs, with default parameters")
+	fl.DurationVar(&f.latency, "latency", 0, "latency of that link, one way, instead of the default's")
 	fl.BoolVar(&f.measure, "measure", false, "also measure the batch in every mode and as planned")
 	return cmd
 }

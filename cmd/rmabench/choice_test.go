@@ -108,6 +108,11 @@ func TestExplainCollective(t *testing.T) {
 	for _, want := range []string{"allreduce of 1048576 bytes by 6 ranks over shm", "fastest: ", "  ring ", "  doubling ", "  halving "} {
 		require.Contains(t, out, want)
 	}
+	code, out, errs = rmabench(t, "explain", "--coll", "barrier", "--ranks", "10", "--hosts", "2", "--latency", "1ms", "--fabric", "shm")
+	require.Equal(t, exitOK, code, errs)
+	for _, want := range []string{"barrier of 8 bytes by 10 ranks over shm on 2 hosts, and between them tcp of 1000 µs, each with a processor", "fastest: hierarchy\n", "  dissemination "} {
+		require.Contains(t, out, want)
+	}
 }
 
 func TestChoiceEndsWithItsBudget(t *testing.T) {
@@ -164,7 +169,7 @@ func TestChoiceUsageErrors(t *testing.T) {
 	for args, says := range map[string]string{
 		"choice --fabric pigeon": "want auto", "choice --grid nowhere.json": "neither default nor small", "choice --rounds 0": "positive", "choice --rounds -1": "rounds",
 		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument", "choice --op send": "want message", "choice --op put --html x": "not with --op", "ablate --op put": "unknown flag",
-		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "requires --mixing", "ablate --mixing --seeds -1": "seeds", "explain --batch 8y": "batch", "explain --coll fold": "operation of package coll", "explain --coll bcast --measure": "excludes", "explain --coll bcast --size 1,2": "one size", "explain --rails 1s:1": "want 2 to 4", "explain --rails 1s:1,1s:1 --coll bcast": "excludes", "explain --rails 1s:1,1s:1 --size x": "size", "explain --rails 1s:1,1s:1 --format x": "format", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "choice --recalibrate -1": "every", "explain --batch 8 --time 0s": "positive",
+		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "requires --mixing", "ablate --mixing --seeds -1": "seeds", "explain --batch 8y": "batch", "explain --coll fold": "operation of package coll", "explain --coll bcast --measure": "excludes", "explain --coll bcast --size 1,2": "one size", "explain --coll bcast --hosts 9": "8 ranks on 9 hosts", "explain --coll bcast --hosts 2 --between shm": "want tcp", "explain --rails 1s:1": "want 2 to 4", "explain --rails 1s:1,1s:1 --coll bcast": "excludes", "explain --rails 1s:1,1s:1 --size x": "size", "explain --rails 1s:1,1s:1 --format x": "format", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "choice --recalibrate -1": "every", "explain --batch 8 --time 0s": "positive",
 	} {
 		code, out, errs := rmabench(t, strings.Fields(args)...)
 		require.Equal(t, exitUsage, code, "%s: %s", args, errs)

@@ -65,7 +65,8 @@ choice (algorithm auto), and at last a summary.`,
   rmabench coll --ops barrier,allreduce --sizes 8:1M --ranks 2 --fabric tcp
   rmabench coll --ops allreduce,alltoall --sizes 64K:4M --ranks 2,8 --fabric shm --peers openmpi,mpich --plot
   RMA_COLL_ALGORITHM=allreduce=ring rmabench coll --ops allreduce --sizes 1M --ranks 8 --format json
-  rmabench coll --choice --ops allreduce,bcast --sizes 8,4K,1M --ranks 2,4,8 --fabric shm`,
+  rmabench coll --choice --ops allreduce,bcast --sizes 8,4K,1M --ranks 2,4,8 --fabric shm
+  rmabench coll --choice --ops allreduce,bcast --sizes 8,64K --ranks 8 --hosts 2`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			set := cmd.Flags().Changed
 			if f.choice {
@@ -94,6 +95,7 @@ choice (algorithm auto), and at last a summary.`,
 	fl.StringVar(&f.sizes, "sizes", "8,1K,64K,1M", "bytes of the smaller of the two buffers of a rank, a list or a range by powers of two such as 8:1M")
 	fl.IntSliceVar(&f.ranks, "ranks", []int{2}, "number of ranks, or a list: a job for each")
 	fl.StringVar(&f.req.Fabric, "fabric", "auto", "shm, tcp, verbs, or auto")
+	fl.IntVar(&f.req.Hosts, "hosts", 1, "as how many hosts this one counts, with as many ranks each: between them only links that reach other hosts are used (see RMA_HOST)")
 	fl.IntVar(&f.req.Rounds, "rounds", 3, fmt.Sprintf("number of repetitions of everything, in turn (with --choice: default %d)", collective.ChoiceRounds))
 	fl.DurationVar(&f.req.Time, "time", 50*time.Millisecond, fmt.Sprintf("time per series of a point (with --choice: default %v)", collective.ChoiceTime))
 	fl.BoolVar(&f.choice, "choice", false, "compare the automatic choice with every algorithm, measured and predicted")
@@ -116,6 +118,8 @@ func (f *collFlags) requests() (reqs []collective.Request, err error) {
 	switch {
 	case f.choice && len(f.peers) > 0:
 		return nil, errors.New("--peers: not with --choice")
+	case f.req.Hosts > 1 && len(f.peers) > 0:
+		return nil, errors.New("--peers: not with --hosts, which they do not know")
 	case f.plot && (len(f.peers) == 0 || f.form != "table"):
 		return nil, errors.New("--plot: want --peers and --format table")
 	}

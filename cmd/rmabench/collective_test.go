@@ -40,7 +40,8 @@ func TestColl(t *testing.T) {
 	for bad, says := range map[string]string{"--ops fold": `operation "fold"`, "--ops=": "no operation", "--sizes 7": "size 7", "--sizes=": "empty list", "--ranks 0": "0 ranks",
 		"--ranks 300": "300 ranks: want 1 to 256", "--ranks=": "--ranks", "--fabric x": "x", "--format xml": "xml", "--rounds 0": "0 rounds", "--rounds 1001": "1001 rounds",
 		"--time 0s": "0s for a series", "--time 2m": "2m0s for a series", "--ranks 2,0": "0 ranks", "--choice --ranks 65": "65 ranks", "--sizes 1G --ranks 2": "of 2 ranks together",
-		"--sizes 64M --ranks 16": "of 16 ranks together"} {
+		"--sizes 64M --ranks 16": "of 16 ranks together",
+		"--ranks 2 --hosts 3":    "2 ranks on 3 hosts", "--hosts -1": "-1 hosts", "--hosts 2 --fabric shm": "other hosts", "--hosts 2 --peers mpich": "not with --hosts"} {
 		code, out, errs := rmabench(t, append([]string{"coll"}, strings.Fields(bad)...)...)
 		require.Equal(t, exitUsage, code, bad)
 		require.Contains(t, errs, says, bad)
@@ -58,6 +59,17 @@ func TestCollWrongAlgorithm(t *testing.T) {
 		require.Equal(t, 1, strings.Count(errs, "allreduce=fast"), errs)
 		require.Contains(t, errs, "RMA_COLL_ALGORITHM")
 	}
+}
+
+// Ranks that count as those of several hosts have an algorithm that crosses between them once.
+func TestCollHosts(t *testing.T) {
+	t.Parallel()
+	code, out, errs := rmabench(t, "coll", "--choice", "--ops", "barrier,allreduce", "--sizes", "8", "--ranks", "4", "--hosts", "2", "--rounds", "1", "--time", "1ms", "--format", "json")
+	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, 2, strings.Count(out, `"algorithm":"hierarchy"`), out)
+	code, out, errs = rmabench(t, "coll", "--ops", "barrier", "--ranks", "4", "--hosts", "2", "--rounds", "1", "--time", "1ms")
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "barrier")
 }
 
 // Libraries that are not installed are named and left out; one that fails is a failure, and what

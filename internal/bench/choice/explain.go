@@ -1,6 +1,7 @@
 package choice
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/sampling"
 )
 
 // Explanation predicts the time of a batch in each way, term by term.
@@ -18,9 +21,13 @@ type Explanation struct {
 	Messages int    `json:"messages"`     // or pieces
 	Bytes    int64  `json:"bytes"`
 	Ranks    int    `json:"ranks,omitempty"` // of a collective operation
-	Plan     string `json:"plan"`
-	Reason   string `json:"reason"`
-	Ways     []Way  `json:"ways"` // the modes, then the plan
+	Hosts    int    `json:"hosts,omitempty"` // if they are on several, as the next two
+	Between  string `json:"between,omitempty"`
+	// LatencyUS is that of the link between hosts, one way.
+	LatencyUS float64 `json:"latency_us,omitempty"`
+	Plan      string  `json:"plan"`
+	Reason    string  `json:"reason"`
+	Ways      []Way   `json:"ways"` // the modes, then the plan
 
 	Rows []logp.Row `json:"rows,omitempty"` // of the table of modes, that decided
 
@@ -95,15 +102,37 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 
 // collective predicts a collective operation by every algorithm.
 func (k *rank) collective() (*Explanation, error) {
-	es, err := coll.Predict(&k.params, k.fabric == "shm", k.req.Coll, k.req.Size, k.req.Ranks)
+	es, err := k.req.predict(&k.params, k.fabric == "shm")
 	if err != nil {
 		return nil, err
 	}
 	x := &Explanation{Fabric: k.fabric, Op: k.req.Coll, Bytes: int64(k.req.Size), Ranks: k.req.Ranks, Plan: es[0].Algorithm}
+	if k.req.Hosts > 1 {
+		x.Hosts, x.Between, x.LatencyUS = k.req.Hosts, links.Kind(k.req.between()), k.req.far().Ls/1e3
+	}
 	for _, e := range es {
 		x.Ways = append(x.Ways, Way{Name: e.Algorithm, PredictUS: e.NS / 1e3})
 	}
 	return x, nil
+}
+
+// predict predicts the collective operation by ranks whose paths within a host have the
+// parameters p.
+func (r *Request) predict(p *logp.Params, maps bool) ([]coll.Prediction, error) {
+	far := r.far()
+	return coll.PredictHosts(p, maps, &far, r.Coll, r.Size, r.Ranks, max(r.Hosts, 1))
+}
+
+// between returns the link between hosts.
+func (r *Request) between() string { return cmp.Or(r.Between, "tcp") }
+
+// far returns the parameters of a path between hosts.
+func (r *Request) far() logp.Params {
+	p := sampling.Defaults(r.between())
+	if r.Latency > 0 {
+		p.Ls, p.Lh = float64(r.Latency), float64(r.Latency)
+	}
+	return p
 }
 
 // wayOf returns a way of predicted cost c and measured time us, 0 if not measured.
@@ -120,7 +149,11 @@ func wayOf(name string, c *logp.Cost, us float64) Way {
 // WriteText writes the explanation as a table with one row for each term.
 func (x *Explanation) WriteText(w io.Writer) error {
 	if x.Ranks > 0 {
-		fmt.Fprintf(w, "%s of %d bytes by %d ranks over %s, each with a processor\nfastest: %s\n\n", x.Op, x.Bytes, x.Ranks, x.Fabric, x.Plan)
+		where := ""
+		if x.Hosts > 1 {
+			where = fmt.Sprintf(" on %d hosts, and between them %s of %.4g µs,", x.Hosts, x.Between, x.LatencyUS)
+		}
+		fmt.Fprintf(w, "%s of %d bytes by %d ranks over %s%s each with a processor\nfastest: %s\n\n", x.Op, x.Bytes, x.Ranks, x.Fabric, cmp.Or(where, ","), x.Plan)
 		for _, y := range x.Ways {
 			if _, err := fmt.Fprintf(w, "  %-14s%12.2f µs\n", y.Name, y.PredictUS); err != nil {
 				return err

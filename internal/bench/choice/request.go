@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/sampling"
@@ -47,10 +46,15 @@ type Request struct {
 	Measure bool  `json:"measure,omitempty"`
 
 	// Coll, if not empty, is a collective operation to explain instead: of Size bytes by Ranks
-	// ranks.
+	// ranks, evenly on Hosts hosts, 0 for one.
 	Coll  string `json:"coll,omitempty"`
 	Size  int    `json:"size,omitempty"`
 	Ranks int    `json:"ranks,omitempty"`
+	Hosts int    `json:"hosts,omitempty"`
+	// Between is the link between those hosts, which has default parameters, and Latency its
+	// latency, one way; zero means that of the default.
+	Between string        `json:"between,omitempty"`
+	Latency time.Duration `json:"latency,omitempty"`
 
 	// Curves, if not empty, are the batch sizes of curves to measure instead of a grid
 	// (curve.go).
@@ -142,7 +146,7 @@ func (r *Request) Check() error {
 	}
 	if r.Coll != "" {
 		p := sampling.Defaults("")
-		if _, err := coll.Predict(&p, false, r.Coll, r.Size, r.Ranks); err != nil {
+		if _, err := r.predict(&p, false); err != nil {
 			return fmt.Errorf("%w: %w", ErrGrid, err)
 		}
 		r.Batch = []int{r.Size}

@@ -49,6 +49,7 @@ type Request struct {
 	Ops    []string      `json:"ops"`
 	Sizes  []int         `json:"sizes"`  // bytes of the smaller of the two buffers of a rank, multiples of 8
 	Ranks  int           `json:"ranks"`  // of a job on this host
+	Hosts  int           `json:"hosts"`  // as which this one counts, with adjacent ranks on each; 0: one
 	Rounds int           `json:"rounds"` // of everything, in turn
 	Time   time.Duration `json:"time"`   // of a series
 	Choice bool          `json:"choice"` // compare the choice of the algorithm, instead of measuring latency
@@ -69,6 +70,14 @@ func (r *Request) SizesOf(op string) []int {
 		return []int{0}
 	}
 	return r.Sizes
+}
+
+// HostOf names the host that a rank counts as one of: see RMA_HOST. It is empty if all are on one.
+func (r *Request) HostOf(rank int) string {
+	if r.Hosts < 2 {
+		return ""
+	}
+	return fmt.Sprint("host ", rank*r.Hosts/r.Ranks)
 }
 
 // Check reports why the request cannot be carried out.
@@ -92,6 +101,10 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: no operation: want %s", ErrRequest, strings.Join(Ops, ", "))
 	case len(r.Sizes) == 0:
 		return fmt.Errorf("%w: no size", ErrRequest)
+	case r.Hosts < 0 || r.Hosts > r.Ranks:
+		return fmt.Errorf("%w: %d ranks on %d hosts", ErrRequest, r.Ranks, r.Hosts)
+	case r.Hosts > 1 && r.Fabric == "shm":
+		return fmt.Errorf("%w: shm does not reach other hosts", ErrRequest)
 	case r.Choice && r.Ranks > maxPredicted:
 		return fmt.Errorf("%w: %d ranks: the choice is predicted for up to %d", ErrRequest, r.Ranks, maxPredicted)
 	case r.Rounds < 1 || r.Rounds > 1000:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"time"
 
@@ -40,6 +41,9 @@ func EngineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, 
 	})
 }
 
+// hosted is a request for ranks that count as those of different hosts although they are on one.
+type hosted interface{ HostOf(rank int) string }
+
 // engineChild reads the request and calls run with an engine. It samples the link again into
 // a temporary directory: the user's saved profiles may come from a busier time, and are left
 // unchanged. Each rank reports its own error: a rank that fails ends the others.
@@ -56,7 +60,11 @@ func engineChild(ctx context.Context, in io.Reader, req any, run func(*rma.Engin
 		return true, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	eng, err := rma.Open(ctx, &rma.Config{Sampling: "force", SamplingBudget: engineSampling, Profiles: dir})
+	c := &rma.Config{Sampling: "force", SamplingBudget: engineSampling, Profiles: dir}
+	if h, ok := req.(hosted); ok && h.HostOf(cfg.Rank) != "" {
+		c.Settings, c.Bind = map[string]string{"host": h.HostOf(cfg.Rank)}, netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	eng, err := rma.Open(ctx, c)
 	if err != nil {
 		return cfg.Rank == 0, err
 	}
