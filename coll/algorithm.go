@@ -96,15 +96,15 @@ var (
 		kindBcast:          {algBinomial, algChain, algScatter, algFlags, algShared, algSingle, algHierarchy},
 		kindReduce:         {algBinomial, algChain, algScatter, algFlags, algShared, algSingle, algHierarchy},
 		kindAllreduce:      {algDoubling, algHalving, algRing, algLinear, algFlags, algShared, algSingle, algHierarchy},
-		kindReduceScatter:  {algDoubling, algLinear, algShared, algSingle},
+		kindReduceScatter:  {algDoubling, algLinear, algShared, algSingle, algHierarchy},
 		kindReduceScatterv: {algDoubling, algLinear},
-		kindGather:         {algBinomial, algLinear, algShared, algSingle},
+		kindGather:         {algBinomial, algLinear, algShared, algSingle, algHierarchy},
 		kindGatherv:        {algLinear},
-		kindScatter:        {algBinomial, algLinear, algShared, algSingle},
+		kindScatter:        {algBinomial, algLinear, algShared, algSingle, algHierarchy},
 		kindScatterv:       {algLinear},
-		kindAllgather:      {algDissemination, algRing, algLinear, algShared, algSingle},
+		kindAllgather:      {algDissemination, algRing, algLinear, algShared, algSingle, algHierarchy},
 		kindAllgatherv:     {algLinear, algRing},
-		kindAlltoall:       {algDissemination, algLinear, algShared, algSingle},
+		kindAlltoall:       {algDissemination, algLinear, algShared, algSingle, algHierarchy},
 		kindAlltoallv:      {algLinear},
 		kindScan:           {algDissemination},
 		kindExscan:         {algDissemination},
@@ -113,6 +113,8 @@ var (
 	inOrderAlgorithms = [numKinds][]algorithm{
 		kindReduce:    {algBinomial, algFlags, algShared, algSingle, algHierarchy},
 		kindAllreduce: {algDoubling, algLinear, algFlags, algShared, algSingle, algHierarchy},
+
+		kindReduceScatter: {algDoubling, algLinear, algShared, algSingle},
 	}
 )
 
@@ -125,10 +127,26 @@ func build(pr *problem) *schedule {
 		return buildSingle(pr)
 	}
 	b := newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder)
+	b.folds = pr.size <= inlineMax && pr.count*uint64(pr.size) <= foldTotal
 	if pr.alg == algHierarchy {
 		b.levels = &levels{b, pr.hosts, pr.hosts.between(pr.kind, int(pr.count)*int(pr.size))}
+		b.levels.perform(pr)
+	} else {
+		b.perform(pr)
 	}
-	b.folds = pr.size <= inlineMax && pr.count*uint64(pr.size) <= foldTotal
+	if pr.meet {
+		all := make([]int32, len(b.s.steps))
+		for i := range all {
+			all[i] = int32(i)
+		}
+		b.meet(all...)
+	}
+	b.s.flags, b.s.alg = pr.alg == algFlags, pr.alg
+	return b.done()
+}
+
+// perform makes the steps of the problem by its algorithm, which is one of messages.
+func (b *builder) perform(pr *problem) {
 	switch pr.kind {
 	case kindBarrier:
 		if pr.alg == algLinear {
@@ -141,11 +159,7 @@ func build(pr *problem) *schedule {
 	case kindReduce:
 		b.reduce(pr.alg, int(pr.root), pr.send[0], pr.recv[0])
 	case kindAllreduce:
-		if pr.alg == algHierarchy {
-			b.levels.allreduce(pr.recv[0], pr.send[0])
-		} else {
-			b.allreduce(pr.alg, pr.recv[0], pr.send[0], none)
-		}
+		b.allreduce(pr.alg, pr.recv[0], pr.send[0], none)
 	case kindReduceScatter, kindReduceScatterv:
 		b.reduceScatter(pr.alg, pr.send, pr.recv[0])
 	case kindGather, kindGatherv:
@@ -161,13 +175,4 @@ func build(pr *problem) *schedule {
 	default:
 		panic(fmt.Sprintf("coll: no schedule for %v", pr.kind))
 	}
-	if pr.meet {
-		all := make([]int32, len(b.s.steps))
-		for i := range all {
-			all[i] = int32(i)
-		}
-		b.meet(all...)
-	}
-	b.s.flags, b.s.alg = pr.alg == algFlags, pr.alg
-	return b.done()
 }

@@ -69,7 +69,7 @@ func (h *hosts) leaders(root int) []int {
 func (h *hosts) between(k kind, n int) algorithm {
 	p := len(h.ranks)
 	switch {
-	case k == kindAllreduce && n <= fewMessages:
+	case k == kindAllreduce && (n <= fewMessages || p == 2): // of two, each sends the data once in any way
 		return algDoubling
 	case k == kindAllreduce && p&(p-1) == 0:
 		return algHalving
@@ -91,6 +91,55 @@ type levels struct {
 	*builder
 	hosts *hosts
 	far   algorithm // of the leaders
+}
+
+// perform makes the steps of the problem.
+func (l *levels) perform(pr *problem) {
+	switch pr.kind {
+	case kindAllreduce:
+		l.allreduce(pr.recv[0], pr.send[0])
+	case kindReduceScatter:
+		l.reduceScatter(pr.send, pr.recv[0])
+	case kindGather:
+		l.gather(int(pr.root), pr.send[0], pr.recv)
+	case kindScatter:
+		l.scatter(int(pr.root), pr.send, pr.recv[0])
+	case kindAllgather:
+		l.allgather(pr.recv, l.copy(pr.recv[pr.rank], pr.send[0]))
+	default:
+		l.builder.perform(pr)
+	}
+}
+
+// mates returns the ranks of this rank's host, and its leader.
+func (l *levels) mates(leaders []int) (ranks []int, leader int) {
+	host := l.hosts.of[l.rank]
+	return l.hosts.ranks[host], leaders[host]
+}
+
+// others returns the hosts from the one behind this rank's on, without this one.
+func (l *levels) others() []int {
+	h := len(l.hosts.ranks)
+	out := make([]int, 0, h-1)
+	for s := 1; s < h; s++ {
+		out = append(out, (l.hosts.of[l.rank]+s)%h)
+	}
+	return out
+}
+
+// pack returns temporary memory for blocks of n bytes of all ranks: those of each host together,
+// and each.
+func (l *levels) pack(n int) (hosts, ranks []mem) {
+	all, at := l.temp(n*l.size), 0
+	ranks = make([]mem, l.size)
+	for _, rs := range l.hosts.ranks {
+		hosts = append(hosts, all.part(at, n*len(rs)))
+		for _, r := range rs {
+			ranks[r] = all.part(at, n)
+			at += n
+		}
+	}
+	return hosts, ranks
 }
 
 // near returns the parent of this rank, -1 at the leader, and its children, those with the
@@ -158,6 +207,227 @@ func (l *levels) allreduce(m, in mem) {
 		}
 		for _, c := range slices.Backward(children) {
 			l.send(c, to, last)
+		}
+	}
+}
+
+// reduceScatter reduces the blocks of each host at its leader, which sends those of another host
+// there, reduces what comes from other hosts, and distributes the result.
+func (l *levels) reduceScatter(send []mem, recv mem) {
+	leaders := l.hosts.leaders(0)
+	packs, at := l.pack(recv.n)
+	parent, children := l.near(leaders)
+	host := l.hosts.of[l.rank]
+	ready := make([]int32, len(packs)) // after which packs are reduced in this subtree
+	own := none                        // after which recv may be written: it may be this rank's block
+	for _, h := range append(l.others(), host) {
+		copied := make([]int32, 0, len(l.hosts.ranks[h]))
+		for _, r := range l.hosts.ranks[h] {
+			c := l.copy(at[r], send[r])
+			if copied = append(copied, c); r == l.rank {
+				own = c
+			}
+		}
+		ready[h] = l.join(copied...)
+		for _, c := range children {
+			ready[h] = l.take(c, packs[h], false, ready[h])
+		}
+		if parent >= 0 {
+			l.give(parent, packs[h], ready[h])
+		}
+	}
+	ranks, leader := l.mates(leaders)
+	if l.rank != leader {
+		l.recv(leader, recv, own)
+		return
+	}
+	far, last := l.among(leaders), ready[host]
+	for _, h := range l.others() {
+		far.give(h, packs[h], ready[h])
+	}
+	for _, h := range l.others() {
+		last = far.take(h, packs[host], false, last)
+	}
+	for _, r := range ranks {
+		if r == l.rank {
+			l.copy(recv, at[r], last)
+		} else {
+			l.send(r, at[r], last)
+		}
+	}
+}
+
+// gather collects the blocks of each host at its leader, and those of all hosts at the root.
+func (l *levels) gather(root int, send mem, recv []mem) {
+	leaders := l.hosts.leaders(root)
+	ranks, leader := l.mates(leaders)
+	n := send.n
+	if l.rank == root {
+		for _, h := range l.others() {
+			pack := l.temp(n * len(l.hosts.ranks[h]))
+			got := l.recv(leaders[h], pack)
+			for i, r := range l.hosts.ranks[h] {
+				l.copy(recv[r], pack.part(i*n, n), got)
+			}
+		}
+		for _, r := range ranks {
+			if r == root {
+				l.copy(recv[r], send)
+			} else {
+				l.recv(r, recv[r])
+			}
+		}
+		return
+	}
+	if l.rank != leader {
+		l.send(leader, send)
+		return
+	}
+	pack, got := l.temp(n*len(ranks)), make([]int32, len(ranks))
+	for i, r := range ranks {
+		if m := pack.part(i*n, n); r == l.rank {
+			got[i] = l.copy(m, send)
+		} else {
+			got[i] = l.recv(r, m)
+		}
+	}
+	l.send(root, pack, l.join(got...))
+}
+
+// scatter is the reverse of gather.
+func (l *levels) scatter(root int, send []mem, recv mem) {
+	leaders := l.hosts.leaders(root)
+	ranks, leader := l.mates(leaders)
+	n := recv.n
+	if l.rank == root {
+		for _, h := range l.others() {
+			pack, copied := l.temp(n*len(l.hosts.ranks[h])), make([]int32, len(l.hosts.ranks[h]))
+			for i, r := range l.hosts.ranks[h] {
+				copied[i] = l.copy(pack.part(i*n, n), send[r])
+			}
+			l.send(leaders[h], pack, l.join(copied...))
+		}
+		for _, r := range ranks {
+			if r == root {
+				l.copy(recv, send[r])
+			} else {
+				l.send(r, send[r])
+			}
+		}
+		return
+	}
+	if l.rank != leader {
+		l.recv(leader, recv)
+		return
+	}
+	pack := l.temp(n * len(ranks))
+	got := l.recv(root, pack)
+	for i, r := range ranks {
+		if m := pack.part(i*n, n); r == l.rank {
+			l.copy(recv, m, got)
+		} else {
+			l.send(r, m, got)
+		}
+	}
+}
+
+// allgather collects the blocks of each host at its leader. The leaders send theirs to each other,
+// and each passes what comes to its host. This rank's block is there after the step first.
+func (l *levels) allgather(blocks []mem, first int32) {
+	leaders := l.hosts.leaders(0)
+	ranks, leader := l.mates(leaders)
+	packs, at := l.pack(blocks[l.rank].n)
+	parent, children := l.near(leaders)
+	here := make([]int32, len(packs)) // after which packs are
+	if l.rank == leader {
+		got := make([]int32, len(ranks))
+		for i, r := range ranks {
+			if r == l.rank {
+				got[i] = l.copy(at[r], blocks[r], first)
+			} else {
+				got[i] = l.recv(r, at[r])
+			}
+		}
+		here = l.among(leaders).exchange(packs, l.join(got...))
+	} else {
+		l.send(leader, blocks[l.rank], first)
+	}
+	for _, h := range append([]int{l.hosts.of[l.rank]}, l.others()...) {
+		if parent >= 0 {
+			here[h] = l.recv(parent, packs[h])
+		}
+		for _, c := range slices.Backward(children) {
+			l.send(c, packs[h], here[h])
+		}
+		for _, r := range l.hosts.ranks[h] {
+			if r != l.rank {
+				l.copy(blocks[r], at[r], here[h])
+			}
+		}
+	}
+}
+
+// alltoall exchanges the blocks within a host directly. Those for another host go to the leader,
+// as one message to the leader there, and by it to their ranks. Memory may be used after the step
+// after.
+func (l *levels) alltoall(send, recv []mem, after int32) {
+	leaders := l.hosts.leaders(0)
+	ranks, leader := l.mates(leaders)
+	n := send[l.rank].n
+	for _, h := range l.others() { // what leaves this host: by sender, then by receiver
+		there := l.hosts.ranks[h]
+		one := n * len(there) // of a sender
+		mine, copied := l.temp(one), make([]int32, len(there))
+		for i, r := range there {
+			copied[i] = l.copy(mine.part(i*n, n), send[r], after)
+		}
+		if l.rank != leader {
+			l.send(leader, mine, l.join(copied...))
+			continue
+		}
+		pack, got := l.temp(one*len(ranks)), make([]int32, len(ranks))
+		for i, r := range ranks {
+			if m := pack.part(i*one, one); r == l.rank {
+				got[i] = l.copy(m, mine, l.join(copied...))
+			} else {
+				got[i] = l.recv(r, m)
+			}
+		}
+		l.send(leaders[h], pack, l.join(got...))
+	}
+	for _, r := range ranks {
+		if r == l.rank {
+			l.copy(recv[r], send[r], after)
+		} else {
+			l.send(r, send[r], after)
+			l.recv(r, recv[r], after)
+		}
+	}
+	for _, h := range l.others() {
+		there := l.hosts.ranks[h]
+		one := n * len(there) // of a receiver
+		come := func(m mem, got int32) {
+			for i, r := range there {
+				l.copy(recv[r], m.part(i*n, n), got, after)
+			}
+		}
+		if l.rank != leader {
+			m := l.temp(one)
+			come(m, l.recv(leader, m))
+			continue
+		}
+		pack := l.temp(one * len(ranks))
+		got := l.recv(leaders[h], pack)
+		for k, r := range ranks {
+			m, copied := l.temp(one), make([]int32, len(there))
+			for i := range there {
+				copied[i] = l.copy(m.part(i*n, n), pack.part((i*len(ranks)+k)*n, n), got)
+			}
+			if all := l.join(copied...); r == l.rank {
+				come(m, all)
+			} else {
+				l.send(r, m, all)
+			}
 		}
 	}
 }

@@ -27,12 +27,11 @@ func TestDivide(t *testing.T) {
 }
 
 // crossings returns the messages, and their bytes, that each host sends to others in an
-// operation with 8-byte elements.
+// operation.
 func crossings(c call, h *hosts) (messages, bytes []int) {
 	messages, bytes = make([]int, len(h.ranks)), make([]int, len(h.ranks))
-	n := int(c.count) * int(c.size)
 	for r := range h.of {
-		s := build(&problem{call: c, rank: r, team: len(h.of), hosts: h, send: []mem{{1, 0, n}}, recv: []mem{{2, 0, n}}})
+		s := build(problemOf(c, r, len(h.of), int(c.count), h))
 		for _, st := range s.steps {
 			if st.kind == stepSend && h.of[st.peer] != h.of[r] {
 				messages[h.of[r]]++
@@ -43,7 +42,7 @@ func crossings(c call, h *hosts) (messages, bytes []int) {
 	return messages, bytes
 }
 
-// All data crosses the link of a host once in each direction in which it has to, in one message
+// Data crosses the link of a host once in each direction in which it has to, in one message
 // if it is small.
 func TestCrossings(t *testing.T) {
 	for name, h := range map[string]*hosts{
@@ -76,8 +75,55 @@ func TestCrossings(t *testing.T) {
 		_, b = crossings(c, h)
 		require.Equal(t, []int{1 << 20, 1 << 20}, b, name)
 	}
+	// Blocks go from host to host in one message, and once: those of an Allgather once to each host.
+	h := divide([]int{0, 1, 2, 0, 1, 2, 0, 1, 0})
+	size := []int{4, 3, 2} // ranks
+	all := func(bytes func(from, to int) int) (messages, sum []int) {
+		messages, sum = make([]int, 3), make([]int, 3)
+		for from := range 3 {
+			for to := range 3 {
+				if n := bytes(from, to); from != to && n > 0 {
+					messages[from]++
+					sum[from] += n
+				}
+			}
+		}
+		return messages, sum
+	}
+	for root := range h.of {
+		at := h.of[root]
+		for k, bytes := range map[kind]func(from, to int) int{
+			kindAllgather:     func(from, _ int) int { return 8 * size[from] },
+			kindAlltoall:      func(from, to int) int { return 8 * size[from] * size[to] },
+			kindReduceScatter: func(_, to int) int { return 8 * size[to] },
+			kindGather: func(from, to int) int {
+				if to == at {
+					return 8 * size[from]
+				}
+				return 0
+			},
+			kindScatter: func(from, to int) int {
+				if from == at {
+					return 8 * size[to]
+				}
+				return 0
+			},
+		} {
+			c := call{kind: k, alg: algHierarchy, size: 8, count: 1}
+			if k == kindReduceScatter {
+				c.op = opSum
+			}
+			if k.rooted() {
+				c.root = uint32(root)
+			}
+			m, b := crossings(c, h)
+			wantMessages, wantBytes := all(bytes)
+			require.Equal(t, wantMessages, m, "%v, root %d", k, root)
+			require.Equal(t, wantBytes, b, "%v, root %d", k, root)
+		}
+	}
 	// Among many hosts, large data leaves none more often than twice.
-	h := divide([]int{0, 0, 1, 1, 2, 2, 3, 3, 4, 4})
+	h = divide([]int{0, 0, 1, 1, 2, 2, 3, 3, 4, 4})
 	_, b := crossings(call{kind: kindBcast, alg: algHierarchy, size: 8, count: 1 << 17}, h)
 	require.Equal(t, []int{1 << 20, 1 << 20, 1 << 20, 1 << 20, 0}, b)
 	_, b = crossings(call{kind: kindAllreduce, alg: algHierarchy, op: opSum, size: 8, count: 1 << 17}, h)
@@ -162,7 +208,7 @@ func TestHosts(t *testing.T) {
 		require.NoError(t, err)
 		by[alg] = true
 		require.True(t, slices.ContainsFunc(ps, func(p Prediction) bool { return p.Algorithm == "hierarchy" }), "%v", ps)
-		require.NoError(t, team.Force("bcast=hierarchy,allreduce=hierarchy"))
+		require.NoError(t, team.Force("bcast=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy"))
 	}
 	require.Len(t, by, 1, "all choose alike")
 	for _, n := range []int{0, 1, 3000, 200_000} {
@@ -175,6 +221,9 @@ func TestHosts(t *testing.T) {
 				return err
 			}
 			if err := Bcast(ctx, team, n%p, got); err != nil {
+				return err
+			}
+			if err := conform(ctx, team, n%p, min(n, 5000), 6); err != nil {
 				return err
 			}
 			order := make([]affine, n) // the hosts are not adjacent: by another algorithm

@@ -514,13 +514,7 @@ func (b *builder) allgather(alg algorithm, blocks []mem, first int32) {
 	case algRing:
 		b.ring(blocks, first, own)
 	case algLinear:
-		for s := 1; s < p; s++ {
-			b.send((b.rank+s)%p, blocks[b.rank], first)
-		}
-		for s := 1; s < p; s++ {
-			r := (b.rank - s + p) % p
-			b.recv(r, blocks[r])
-		}
+		b.exchange(blocks, first)
 	default: // Bruck et al. 1997: block i is that of the rank i above this one
 		all := b.blocksOf(blocks[b.rank].n, p)
 		last := b.copy(all[0], blocks[b.rank], first)
@@ -534,6 +528,22 @@ func (b *builder) allgather(alg algorithm, blocks []mem, first int32) {
 			b.copy(blocks[(b.rank+i)%p], all[i], last)
 		}
 	}
+}
+
+// exchange sends this rank's block, which is there after the step first, to all others. It
+// returns, by rank, the steps after which their blocks are here.
+func (b *builder) exchange(blocks []mem, first int32) []int32 {
+	p := b.size
+	here := make([]int32, p)
+	here[b.rank] = first
+	for s := 1; s < p; s++ {
+		b.send((b.rank+s)%p, blocks[b.rank], first)
+	}
+	for s := 1; s < p; s++ {
+		r := (b.rank - s + p) % p
+		here[r] = b.recv(r, blocks[r])
+	}
+	return here
 }
 
 // window is the number of messages that a rank has in flight in an exchange of all with all.
@@ -550,6 +560,10 @@ func (b *builder) alltoall(alg algorithm, send, recv []mem) {
 			copied = append(copied, b.copy(from[i], m))
 		}
 		send, after = from, b.join(copied...)
+	}
+	if alg == algHierarchy {
+		b.levels.alltoall(send, recv, after)
+		return
 	}
 	if alg == algLinear {
 		sent := make([]int32, p)

@@ -478,6 +478,16 @@ func (f *figures) estimate(c call, p, n int) float64 {
 		two, four := f.estimate(c, p, 2*n/rounds), f.estimate(c, p, 4*n/rounds)
 		return two + (four-two)/2*float64(rounds-2)
 	}
+	ranks := make([]*schedule, p)
+	for r := range ranks {
+		ranks[r] = build(problemOf(c, r, p, n, f.hosts))
+	}
+	return f.predict(ranks)
+}
+
+// problemOf returns the problem of a rank in a call of n elements that is not in place.
+func problemOf(c call, rank, p, n int, on *hosts) *problem {
+	size := int(c.size)
 	blocks := func(buf int32) []mem {
 		out := make([]mem, p)
 		for r := range out {
@@ -485,21 +495,16 @@ func (f *figures) estimate(c call, p, n int) float64 {
 		}
 		return out
 	}
-	all := []mem{{1, 0, n * size}}
-	ranks := make([]*schedule, p)
-	for r := range ranks {
-		pr := &problem{call: c, rank: r, team: p, hosts: f.hosts, inOrder: c.op == opFuncInOrder, send: all, recv: []mem{{2, 0, n * size}}}
-		switch c.kind {
-		case kindReduceScatter, kindReduceScatterv, kindScatter:
-			pr.send = blocks(1)
-		case kindGather, kindAllgather:
-			pr.recv = blocks(2)
-		case kindAlltoall:
-			pr.send, pr.recv = blocks(1), blocks(2)
-		}
-		ranks[r] = build(pr)
+	pr := &problem{call: c, rank: rank, team: p, hosts: on, inOrder: c.op == opFuncInOrder, send: []mem{{1, 0, n * size}}, recv: []mem{{2, 0, n * size}}}
+	switch c.kind {
+	case kindReduceScatter, kindReduceScatterv, kindScatter:
+		pr.send = blocks(1)
+	case kindGather, kindAllgather:
+		pr.recv = blocks(2)
+	case kindAlltoall:
+		pr.send, pr.recv = blocks(1), blocks(2)
 	}
-	return f.predict(ranks)
+	return pr
 }
 
 // Prediction is the predicted time of an operation by one algorithm.
