@@ -1,0 +1,215 @@
+package coll
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
+)
+
+// farTeam is what the ranks of a job on two hosts do: half of the ranks are on each.
+type farTeam struct {
+	Ranks    int
+	Conform  bool        // check all operations
+	Measure  []farSeries // in turn, Rounds times
+	Rounds   int
+	Calls    int    // of a series
+	Profiles string // directory
+}
+
+// farSeries is an operation by an algorithm, or auto.
+type farSeries struct {
+	Op, Alg string
+	Bytes   int
+}
+
+// farTimes are the times of a series' calls, in µs, by round, on rank 0.
+type farTimes struct {
+	farSeries
+	Chosen string
+	US     []float64
+}
+
+// farTeamRank is a rank. Its arguments are the rank, the job's root and token, and a farTeam.
+var farTeamRank = testutil.NewChild("rank of a far team", func(args []string, _ *bufio.Reader, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), testutil.Limit)
+	defer cancel()
+	rank, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	token, err := hex.DecodeString(args[2])
+	if err != nil {
+		return err
+	}
+	var do farTeam
+	if err := json.Unmarshal([]byte(args[3]), &do); err != nil {
+		return err
+	}
+	e, err := rma.Open(ctx, &rma.Config{
+		Job: &rma.Job{Rank: rank, Size: do.Ranks, Root: args[1], Token: token}, Profiles: do.Profiles,
+		PeerTimeout: testutil.Limit, // the wire is made of goroutines, which a busy machine starves
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	team, err := World(e)
+	if err != nil {
+		return err
+	}
+	if do.Conform {
+		if err := do.conform(ctx, team); err != nil {
+			return err
+		}
+	}
+	times, err := do.measure(ctx, team)
+	if err == nil && rank == 0 {
+		err = json.NewEncoder(out).Encode(times)
+	}
+	if err != nil {
+		return err
+	}
+	return e.Barrier(ctx)
+})
+
+// conform checks all operations, by the automatic choice and by hierarchy.
+func (f *farTeam) conform(ctx context.Context, team *Team) error {
+	for _, force := range []string{"", "barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy"} {
+		if err := team.Force(force); err != nil {
+			return err
+		}
+		for _, n := range []int{1, 3000, 40000} {
+			for _, root := range []int{0, f.Ranks - 1} {
+				if err := conform(ctx, team, root, n, uint64(n)); err != nil {
+					return fmt.Errorf("%q, %d elements, root %d: %w", force, n, root, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// measure measures the series.
+func (f *farTeam) measure(ctx context.Context, team *Team) ([]farTimes, error) {
+	out := make([]farTimes, len(f.Measure))
+	for range f.Rounds {
+		for i, s := range f.Measure {
+			t := &out[i]
+			t.farSeries = s
+			if err := team.Force(s.Op + "=" + s.Alg); err != nil {
+				return nil, err
+			}
+			buf := make([]int64, s.Bytes/8)
+			var took time.Duration
+			for k := range f.Calls + 1 {
+				if err := Barrier(ctx, team); err != nil {
+					return nil, err
+				}
+				var err error
+				start := time.Now()
+				switch s.Op {
+				case "barrier":
+					err = Barrier(ctx, team)
+				case "bcast": // until the last rank has the data, as rank 0 hears
+					if err = Bcast(ctx, team, team.Size()/2-1, buf); err == nil {
+						err = Barrier(ctx, team)
+					}
+				case "allreduce":
+					err = Allreduce(ctx, team, nil, buf, Max)
+				case "allgather":
+					err = Allgather(ctx, team, buf, make([]int64, len(buf)*team.Size()))
+				default:
+					err = fmt.Errorf("no operation %q", s.Op)
+				}
+				if err != nil {
+					return nil, err
+				}
+				if k > 0 { // the first one makes the schedule
+					took += time.Since(start)
+				}
+			}
+			var err error
+			if t.Chosen, _, err = team.Choice(s.Op, s.Bytes); err != nil {
+				return nil, err
+			}
+			t.US = append(t.US, float64(took.Microseconds())/float64(f.Calls))
+		}
+	}
+	return out, nil
+}
+
+// run starts the ranks on two hosts.
+func (f farTeam) run(tb testing.TB, do [2]func(func())) (times []farTimes) {
+	var ln net.Listener
+	var err error
+	do[0](func() { ln, err = net.Listen("tcp", "192.0.2.1:0") })
+	require.NoError(tb, err)
+	token := bytes.Repeat([]byte{0x5a}, 16)
+	srv, err := wireup.Serve(testutil.Context(tb, testutil.Limit), ln, wireup.ServerConfig{Size: f.Ranks, Token: token})
+	require.NoError(tb, err)
+	f.Profiles = tb.TempDir()
+	text, err := json.Marshal(f)
+	require.NoError(tb, err)
+	ranks := make([]*testutil.Proc, f.Ranks)
+	for r := range ranks {
+		do[2*r/f.Ranks](func() {
+			ranks[r] = farTeamRank.Start(tb, strconv.Itoa(r), ln.Addr().String(), hex.EncodeToString(token), string(text))
+		})
+	}
+	require.NoError(tb, json.Unmarshal([]byte(ranks[0].Line(tb, testutil.Limit)), &times))
+	for _, p := range ranks {
+		require.NoError(tb, p.Wait(testutil.Limit))
+	}
+	require.NoError(tb, srv.Close())
+	return times
+}
+
+// Operations among ranks of two hosts, which share memory only within one, have the right results.
+func TestFarTeam(t *testing.T) {
+	t.Parallel()
+	do := testutil.FarHosts(t, 100*time.Microsecond)
+	farTeam{Ranks: 6, Conform: true}.run(t, do)
+}
+
+// BenchmarkFarTeam measures algorithms among 2 x 4 ranks with 1 ms between the hosts.
+func BenchmarkFarTeam(b *testing.B) {
+	do := testutil.FarHosts(b, time.Millisecond)
+	var all []farSeries
+	for _, s := range []struct {
+		op    string
+		sizes []int
+		flat  []string
+	}{
+		{"barrier", []int{0}, []string{"dissemination"}},
+		{"bcast", []int{8, 1 << 20}, []string{"binomial", "chain", "scatter"}},
+		{"allreduce", []int{8, 64 << 10, 1 << 20}, []string{"doubling", "halving", "ring"}},
+		{"allgather", []int{8, 64 << 10}, []string{"dissemination", "ring", "linear"}},
+	} {
+		for _, n := range s.sizes {
+			for _, alg := range append(s.flat, "hierarchy", "auto") {
+				all = append(all, farSeries{s.op, alg, n})
+			}
+		}
+	}
+	for range b.N {
+		for _, t := range (farTeam{Ranks: 8, Measure: all, Rounds: 5, Calls: 4}).run(b, do) {
+			slices.Sort(t.US)
+			b.Logf("%-10s %8d  %-14s %9.0f µs (%.0f to %.0f)  %s", t.Op, t.Bytes, t.Alg, t.US[len(t.US)/2], t.US[0], t.US[len(t.US)-1], t.Chosen)
+		}
+	}
+}
