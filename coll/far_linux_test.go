@@ -68,6 +68,9 @@ var farTeamRank = testutil.NewChild("rank of a far team", func(args []string, _ 
 		return err
 	}
 	defer e.Close()
+	if err := do.settle(ctx, e); err != nil {
+		return err
+	}
 	team, err := World(e)
 	if err != nil {
 		return err
@@ -86,6 +89,31 @@ var farTeamRank = testutil.NewChild("rank of a far team", func(args []string, _ 
 	}
 	return e.Barrier(ctx)
 })
+
+// settle waits until the path between the hosts has been measured, if that matters: the ranks then
+// choose by it.
+func (f *farTeam) settle(ctx context.Context, e *rma.Engine) error {
+	if err := e.Barrier(ctx); err != nil || len(f.Measure) == 0 {
+		return err
+	}
+	if far := f.Ranks / 2; e.Rank() == 0 {
+		if err := e.Peer(far).Send(nil).Wait(ctx); err != nil {
+			return err
+		}
+		for e.Stats().PathsTime == 0 {
+			select {
+			case <-time.After(time.Millisecond): // deadline: none, it looks again
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	} else if e.Rank() == far {
+		if _, err := e.Peer(0).Recv(nil).Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return e.Barrier(ctx)
+}
 
 // conform checks all operations, by the automatic choice and by hierarchy.
 func (f *farTeam) conform(ctx context.Context, team *Team) error {

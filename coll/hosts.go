@@ -332,8 +332,13 @@ func (l *levels) scatter(root int, send []mem, recv mem) {
 }
 
 // allgather collects the blocks of each host at its leader. The leaders send theirs to each other,
-// and each passes what comes to its host. This rank's block is there after the step first.
+// and each passes what comes to its host: those of a host together if they are small, else each
+// without copies. This rank's block is there after the step first.
 func (l *levels) allgather(blocks []mem, first int32) {
+	if blocks[l.rank].n > inlineMax {
+		l.allgatherLarge(blocks, first)
+		return
+	}
 	leaders := l.hosts.leaders(0)
 	ranks, leader := l.mates(leaders)
 	packs, at := l.pack(blocks[l.rank].n)
@@ -362,6 +367,44 @@ func (l *levels) allgather(blocks []mem, first int32) {
 		for _, r := range l.hosts.ranks[h] {
 			if r != l.rank {
 				l.copy(blocks[r], at[r], here[h])
+			}
+		}
+	}
+}
+
+// allgatherLarge is allgather without copies.
+func (l *levels) allgatherLarge(blocks []mem, first int32) {
+	leaders := l.hosts.leaders(0)
+	ranks, leader := l.mates(leaders)
+	parent, children := l.near(leaders)
+	here := make([]int32, l.size) // after which blocks are
+	here[l.rank] = first
+	if l.rank == leader {
+		for _, r := range ranks {
+			if r != l.rank {
+				here[r] = l.recv(r, blocks[r])
+			}
+			for _, h := range l.others() {
+				l.send(leaders[h], blocks[r], here[r])
+			}
+		}
+		for _, h := range l.others() {
+			for _, r := range l.hosts.ranks[h] {
+				here[r] = l.recv(leaders[h], blocks[r])
+			}
+		}
+	} else {
+		l.send(leader, blocks[l.rank], first)
+	}
+	for _, h := range append([]int{l.hosts.of[l.rank]}, l.others()...) {
+		for _, r := range l.hosts.ranks[h] {
+			if parent >= 0 && r != l.rank {
+				here[r] = l.recv(parent, blocks[r])
+			}
+			for _, c := range slices.Backward(children) {
+				if c != r {
+					l.send(c, blocks[r], here[r])
+				}
 			}
 		}
 	}

@@ -122,6 +122,8 @@ func TestCrossings(t *testing.T) {
 			require.Equal(t, wantBytes, b, "%v, root %d", k, root)
 		}
 	}
+	_, large := crossings(call{kind: kindAllgather, alg: algHierarchy, size: 8, count: 1 << 10}, h)
+	require.Equal(t, []int{4 * 2 << 13, 3 * 2 << 13, 2 * 2 << 13}, large)
 	// Among many hosts, large data leaves none more often than twice.
 	h = divide([]int{0, 0, 1, 1, 2, 2, 3, 3, 4, 4})
 	_, b := crossings(call{kind: kindBcast, alg: algHierarchy, size: 8, count: 1 << 17}, h)
