@@ -44,8 +44,22 @@ func hostsOf(eng *rma.Engine, ranks []int) *hosts {
 	return divide(numbers)
 }
 
+// packLimit is the size from which blocks of a Gather, Scatter or Alltoall go directly, in bytes: the
+// messages that packing them saves take less time than the copies, and the leaders little memory.
+// It is where a class of sizes begins: see question.
+const packLimit = 32 << 10
+
 // serves reports whether an operation can be divided among the hosts.
-func (h *hosts) serves(c call) bool { return h != nil && (h.adjacent || c.op != opFuncInOrder) }
+func (h *hosts) serves(c call) bool {
+	if h == nil || c.op == opFuncInOrder && !h.adjacent {
+		return false
+	}
+	switch c.kind {
+	case kindGather, kindScatter, kindAlltoall:
+		return c.count*uint64(c.size) < packLimit
+	}
+	return true
+}
 
 // guide returns the first rank that is not alone on its host.
 func (h *hosts) guide() int {

@@ -24,6 +24,11 @@ func TestDivide(t *testing.T) {
 	require.Equal(t, []int{2, 1, 4}, h.leaders(2))
 	require.True(t, h.serves(call{kind: kindReduce, op: opFunc}))
 	require.False(t, h.serves(call{kind: kindReduce, op: opFuncInOrder}))
+	require.True(t, h.serves(call{kind: kindAllgather, size: 8, count: packLimit}))
+	require.True(t, h.serves(call{kind: kindAlltoall, size: 8, count: packLimit/8 - 1}))
+	require.False(t, h.serves(call{kind: kindAlltoall, size: 8, count: packLimit / 8}))
+	require.NotEqual(t, class(packLimit-1), class(packLimit), "no class has sizes of both kinds")
+	require.Equal(t, packLimit, bytesOfClass(class(packLimit)))
 }
 
 // crossings returns the messages, and their bytes, that each host sends to others in an
