@@ -70,7 +70,8 @@ func (c *costs) parse(numbers []float64) bool {
 
 // longer reports whether c is of a slower path than d.
 func (c *costs) longer(d *costs) bool {
-	return at(&c.Latency, 1)+at(&c.Receiver, 1<<20) > at(&d.Latency, 1)+at(&d.Receiver, 1<<20)
+	time := func(c *costs) float64 { return at(&c.Latency, 1) + at(&c.Receiver, 1<<20) }
+	return time(c) > time(d)
 }
 
 const figureSizes = 31
@@ -140,7 +141,8 @@ func costsOf(p *logp.Params, maps bool, m memoryRates) *costs {
 		if maps {
 			move = max(move+p.R.At(n), cold)
 		}
-		f.Receiver[i] = 2*messageWork + 2*p.Or.At(headerSize) + post + move + p.Lh
+		f.Latency[i] += p.Lh // the data is fetched; meanwhile the processor is free, and other messages come
+		f.Receiver[i] = 2*messageWork + 2*p.Or.At(headerSize) + post + move
 	}
 	return f
 }
