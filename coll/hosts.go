@@ -161,7 +161,19 @@ func (l *levels) pack(n int) (hosts, ranks []mem) {
 func (l *levels) near(leaders []int) (parent int, children []int) {
 	host := l.hosts.of[l.rank]
 	ranks := l.hosts.ranks[host]
-	return l.among(ranks).teamTree(algBinomial, slices.Index(ranks, leaders[host]))
+	return l.treeAmong(ranks, algBinomial, slices.Index(ranks, leaders[host]))
+}
+
+// treeAmong returns the parent and the children of this rank in a tree of members, of which root is
+// the place there of the root.
+func (l *levels) treeAmong(members []int, alg algorithm, root int) (parent int, children []int) {
+	if parent, children = l.among(members).tree(alg, root); parent >= 0 {
+		parent = members[parent]
+	}
+	for i, c := range children {
+		children[i] = members[c]
+	}
+	return parent, children
 }
 
 // tree returns the parent and the children of this rank in a tree whose edges between hosts are
@@ -171,7 +183,7 @@ func (l *levels) tree(root int) (parent int, children []int) {
 	parent, children = l.near(leaders)
 	if parent < 0 {
 		var far []int
-		parent, far = l.among(leaders).teamTree(l.far, l.hosts.of[root])
+		parent, far = l.treeAmong(leaders, l.far, l.hosts.of[root])
 		children = append(children, far...)
 	}
 	return parent, children

@@ -98,17 +98,6 @@ func (b *builder) tree(alg algorithm, root int) (parent int, children []int) {
 	return parent, children
 }
 
-// teamTree is tree, but returns numbers in the team.
-func (b *builder) teamTree(alg algorithm, root int) (parent int, children []int) {
-	if parent, children = b.tree(alg, root); parent >= 0 {
-		parent = int(b.inTeam(parent))
-	}
-	for i, c := range children {
-		children[i] = int(b.inTeam(c))
-	}
-	return parent, children
-}
-
 func (b *builder) bcast(alg algorithm, root int, m mem) {
 	if alg == algScatter {
 		v := (b.rank - root + b.size) % b.size
