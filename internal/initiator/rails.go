@@ -33,8 +33,11 @@ const (
 	learnFrom = 32 << 10
 
 	// change is the factor by which a rate changes that is another one. Rails that share a limit
-	// seem slower together than alone: two by up to a factor of two.
-	change = 3
+	// seem slower together than alone, each by the bytes that the other has in flight.
+	change = 4
+
+	// settled is the number of samples after which an estimate is compared with what it was.
+	settled = 4
 
 	// wholeTurns is how many operations in a row are predicted to gain nothing by being divided
 	// before the rails are timed again.
@@ -234,19 +237,23 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 		}
 		return true
 	}
-	can, want := uint(0), [ways]float64{}
+	can, want, known := uint(0), [ways]float64{}, true
 	for i := range cs {
 		if cs[i].Busy < never {
 			cs[i].Busy = 0
 			can |= 1 << i
-			want[i] = cs[i].Latency + cs[i].PerByte*float64(n)
+			known = known && x.rail[i].samples > 0
+			want[i] = max(cs[i].Latency+cs[i].PerByte*float64(n), 1)
 		}
 	}
-	if n >= DivideFrom && x.pays(o, &cs, lens, &want[wayDivided]) {
+	if o.kind == Put && (o.next != nil || x.q.inflight > 0) {
+		want[wayFirst] -= cs[0].Latency // it is hidden by what is in flight
+	}
+	if n >= DivideFrom && x.pays(o, &cs, lens, want[wayFirst], &want[wayDivided]) {
 		can |= 1 << wayDivided
 	}
 	t, timed := x.trialOf(o.sge.Len), false
-	if d.way, timed = t.choose(can, &want, x.inFlight()); d.way != wayDivided {
+	if d.way, timed = t.choose(can, &want, known, x.inFlight()); d.way != wayDivided {
 		*lens = [mr.MaxRails]int64{}
 		lens[d.way] = n
 	}
@@ -257,13 +264,9 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 }
 
 // pays reports whether it is predicted that o gains by being divided over rails on which
-// nothing else is in flight, and stores the predicted end.
-func (x *Rails) pays(o *Op, cs *[mr.MaxRails]logp.Rail, lens *[mr.MaxRails]int64, end *float64) bool {
+// nothing else is in flight, and stores the predicted end. On rail 0 it takes alone ns.
+func (x *Rails) pays(o *Op, cs *[mr.MaxRails]logp.Rail, lens *[mr.MaxRails]int64, alone float64, end *float64) bool {
 	n := int64(o.sge.Len)
-	alone := cs[0].PerByte * float64(n)
-	if o.kind == Get || o.next == nil && x.q.inflight == 0 {
-		alone += cs[0].Latency // otherwise it is hidden by what is in flight
-	}
 	*end = logp.Cut(cs[:], n, logp.CutAlign, x.divisionCost(alone), alone, lens[:])
 	if lens[0] == n {
 		if x.whole++; x.whole%wholeTurns == 0 { // rates may have changed
@@ -499,9 +502,11 @@ func (x *Rails) time(p *part) {
 		v = (r.cost.PerByte + min(v, outlier*r.cost.PerByte)) / 2
 	}
 	r.cost.PerByte = v
-	if r.known == 0 {
+	switch {
+	case r.samples < settled:
+	case r.known == 0:
 		r.known = v
-	} else if v > change*r.known || v < r.known/change {
+	case v > change*r.known || v < r.known/change:
 		r.known = v
 		x.forget(int(p.rail))
 	}

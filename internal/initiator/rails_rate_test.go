@@ -150,6 +150,37 @@ func TestRailsGetTheSum(t *testing.T) {
 	}
 }
 
+// Over slow rails, few operations of each size are enough: the sizes of make rails, in the same
+// order, on rails of the same rates, for as long.
+func TestRailsLearnByFewOperations(t *testing.T) {
+	const sum = 32e6 / 1e9 // bytes per ns
+	for _, k := range []Kind{Get, Put} {
+		for _, ratio := range []float64{1, 2, 4, 8} {
+			t.Run(fmt.Sprintf("%v/1:%v", k, ratio), func(t *testing.T) {
+				t.Parallel()
+				rates := map[uint32][]float64{}
+				bubble(t, []float64{(1 + ratio) / sum, (1 + 1/ratio) / sum}, func(r *roads) float64 {
+					for range 3 {
+						for n := uint32(4 << 10); n <= 16<<20; n *= 4 {
+							rates[n] = append(rates[n], r.run(k, n, 4, 200*time.Millisecond))
+						}
+					}
+					return 0
+				})
+				for n, got := range rates {
+					slices.Sort(got)
+					ofSum := got[1] / sum
+					ofBest := ofSum * (1 + 1/ratio)
+					t.Logf("%dK: %.3f of the sum, %.2f of the better rail", n>>10, ofSum, ofBest)
+					if require.Greater(t, ofBest, 0.85); n >= 1<<20 {
+						require.Greater(t, ofSum, 0.98)
+					}
+				}
+			})
+		}
+	}
+}
+
 // Rails that share what limits them, such as a processor, gain nothing by being used together:
 // in the long run operations lose less than 2 % by trials.
 func TestRailsShareALimit(t *testing.T) {
@@ -160,7 +191,7 @@ func TestRailsShareALimit(t *testing.T) {
 					t.Parallel()
 					got := bubble(t, []float64{1, 1.5}, func(r *roads) float64 {
 						r.rail[1].before = r.rail[0]
-						r.run(k, n, window, 1000*time.Duration(n))
+						r.run(k, n, window, 4000*time.Duration(n))
 						return r.run(k, n, window, 4000*time.Duration(n))
 					})
 					alone := 1.0

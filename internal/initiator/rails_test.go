@@ -1,7 +1,6 @@
 package initiator
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -79,7 +78,7 @@ func TestRailsUseTheFastestWay(t *testing.T) {
 	for name, took := range map[string][ways]float64{ // µs
 		"rail 0": {10, 20, 400, 0, 15}, "another": {100, 90, 10, 0, 50}, "divided": {10, 20, 20, 0, 9}, "alike": {10, 10.1, 9.9, 0, 10.1},
 	} {
-		x, best := &Rails{q: &Queue{}}, slices.Index(took[:], least(can, &took))
+		x, best := &Rails{q: &Queue{}}, fastest(can, &took)
 		if name == "alike" {
 			best = wayFirst // the others would hold back what follows
 		}
@@ -88,7 +87,7 @@ func TestRailsUseTheFastestWay(t *testing.T) {
 			total, used, settled := 0.0, 0, false
 			const turns = 1 << 16
 			for range turns {
-				w, timed := trial.choose(can, &want, 1)
+				w, timed := trial.choose(can, &want, false, 1)
 				require.True(t, timed || w == wayFirst)
 				if timed {
 					trial.learn(w, took[w])
@@ -105,7 +104,7 @@ func TestRailsUseTheFastestWay(t *testing.T) {
 
 			took[best] *= 100
 			for range turns {
-				if w, timed := trial.choose(can, &want, 1); timed {
+				if w, timed := trial.choose(can, &want, false, 1); timed {
 					trial.learn(w, took[w])
 				}
 			}
@@ -115,7 +114,7 @@ func TestRailsUseTheFastestWay(t *testing.T) {
 	// What is predicted to be far slower waits for its turn.
 	trial, want := &trial{}, [ways]float64{10, 1000, 20, 1, 10}
 	for range lastPause {
-		w, timed := trial.choose(can, &want, 1)
+		w, timed := trial.choose(can, &want, true, 1)
 		require.NotEqual(t, 1, w)
 		if timed {
 			trial.learn(w, want[w])

@@ -39,7 +39,7 @@ const (
 	lastPause          = firstPause << pauses
 
 	// tooSlow is by how much a way must have become slower than the best one, by prediction, not
-	// to be tried at once.
+	// to be tried when it is due, but later.
 	tooSlow = 4
 
 	// smallTurns is the number of operations of any kind after which those that are too
@@ -52,8 +52,9 @@ func (x *Rails) trialOf(n uint32) *trial { return &x.tried[bits.Len32(n)&31] }
 
 // choose returns the way of the next operation: one of the set can. timed reports that the
 // operation is to be timed; those over rail 0 are not always. want is the predicted time of each
-// way in ns, inFlight the number of operations in flight.
-func (t *trial) choose(can uint, want *[ways]float64, inFlight int) (way int, timed bool) {
+// way in ns, from rates that were measured if known is set, inFlight the number of operations in
+// flight.
+func (t *trial) choose(can uint, want *[ways]float64, known bool, inFlight int) (way int, timed bool) {
 	t.turn++
 	if t.left > 0 {
 		if t.left--; can>>t.other&1 != 0 {
@@ -61,7 +62,7 @@ func (t *trial) choose(can uint, want *[ways]float64, inFlight int) (way int, ti
 		}
 		t.left = 0
 	}
-	best := t.best(can)
+	best, first := t.best(can), fastest(can, want)
 	if best != t.last && best >= 0 { // a moment may have deceived
 		t.last, t.tries[best], t.due[best] = best, 0, t.turn+firstPause
 	}
@@ -69,12 +70,16 @@ func (t *trial) choose(can uint, want *[ways]float64, inFlight int) (way int, ti
 		if can>>w&1 == 0 || t.turn < t.due[w] || w == best && w != wayFirst {
 			continue
 		}
-		worse := max(want[w]/least(can, want), 1)
+		worse := 1.0
+		if known {
+			worse = max(want[w]/want[first], 1)
+		}
 		if best >= 0 && t.cost[w] != 0 {
 			worse = max(worse, t.cost[w]/t.cost[best])
 		}
-		wait := worse > tooSlow && worse > 2*t.worse[w] // it has become so since it was due last
-		if t.worse[w] = worse; wait {
+		slow := worse > tooSlow && worse > 2*t.worse[w] // it has become so since it was due last
+		wait := slow || known && w != first && t.worse[w] == 0
+		if t.worse[w] = worse; slow {
 			t.tries[w] = pauses
 		}
 		// What it costs to try is the same share of the time for each way.
@@ -88,7 +93,7 @@ func (t *trial) choose(can uint, want *[ways]float64, inFlight int) (way int, ti
 		return w, true
 	}
 	if best < 0 {
-		best = wayFirst
+		best = first
 	}
 	return best, best != wayFirst
 }
@@ -111,15 +116,16 @@ func (t *trial) best(can uint) int {
 	return best
 }
 
-// least returns the shortest time of the ways in the set can.
-func least(can uint, want *[ways]float64) float64 {
-	t := float64(never)
+// fastest returns the way of the set can that is predicted to take the least time: a rail with a
+// lower number before others, and before all together.
+func fastest(can uint, want *[ways]float64) int {
+	best := wayFirst
 	for w, v := range want {
-		if can>>w&1 != 0 {
-			t = min(t, v)
+		if can>>w&1 != 0 && (can>>best&1 == 0 || v < want[best]) {
+			best = w
 		}
 	}
-	return max(t, 1)
+	return best
 }
 
 // settled reports whether rail 0 is known to be the best way of the set can, and no other is to
