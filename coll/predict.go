@@ -123,7 +123,7 @@ func costsOf(p *logp.Params, maps bool, m memoryRates) *costs {
 		f.Fold[i] = max(foldCopies*c, fold)
 		f.Give[i] = messageWork + post + c + p.Os.At(n+headerSize)
 		f.Take[i] = messageWork + p.Or.At(n+headerSize)
-		f.Read[i] = max(p.Os.At(n)+p.R.At(n), cold)
+		f.Read[i] = max(p.Os.At(n), cold) + p.R.At(n) // the system finds the pages, wherever the data is
 		if n <= inlineMax {
 			n += headerSize
 			f.Sender[i] = messageWork + post + c + p.Os.At(n)

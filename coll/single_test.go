@@ -39,15 +39,28 @@ func TestSingle(t *testing.T) {
 	}
 }
 
-// Calls may return only when the others have read their memory: each overwrites it at once.
+// Calls may return only when the others have read their memory, of the heap or of a region that they
+// map: each overwrites it at once.
 func TestSingleReturns(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
-	each(t, reading(t, job(t, 3, "shm")), func(r int, team *Team) error {
+	es := job(t, 3, "shm")
+	each(t, reading(t, es), func(r int, team *Team) error {
 		const n = 9000
+		region, err := es[r].Alloc(9 * n * 8)
+		if err != nil {
+			return err
+		}
+		mapped, _ := elementsOf[int64](region.Bytes())
 		for i := range 20 {
 			root := i % 3
 			one, all := input(uint64(i), r, n), input(uint64(i), r, 3*n)
 			sum, parts, got := make([]int64, n), make([]int64, 3*n), make([]int64, n)
+			if i%2 == 1 {
+				for k, b := range []*[]int64{&one, &sum, &got, &all, &parts} {
+					at := []int{0, 1, 2, 3, 6}[k] * n
+					*b = mapped[at : at+copy(mapped[at:], *b)]
+				}
+			}
 			err := Allreduce(ctx, team, one, sum, Sum)
 			clear(one)
 			err = errors.Join(err, equals("allreduce", want(uint64(i), 0, 3, n, input, add), sum))

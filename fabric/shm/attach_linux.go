@@ -1,8 +1,13 @@
 package shm
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -10,8 +15,14 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// attachment implements fabric.Attachment by process_vm_readv.
+// attachment implements fabric.Attachment: by loads from segments of the peer that are mapped here,
+// and by process_vm_readv from its other memory.
 type attachment struct {
+	windows atomic.Pointer[[]window] // set by the endpoint's owner
+	ctl     control                  // the peer's, in which the windows' table entries are
+	copies  *copies
+	closed  atomic.Bool
+
 	pid     int
 	pidfd   int   // tells when the process has ended, from when on another may have its id
 	aliveAt int64 // Ticks when it was last known to live
@@ -24,6 +35,10 @@ type attachment struct {
 func (a *attachment) Read(dst []byte, addr uint64) error {
 	if n := uint64(len(dst)); addr > math.MaxInt64 || n > math.MaxInt64-addr { // no process has memory there
 		return fmt.Errorf("shm: read %d bytes at %#x of process %d: %w", n, addr, a.pid, unix.EFAULT)
+	}
+	if src, seg := a.mapped(addr, uint64(len(dst))); seg != nil {
+		a.copies.plan.Load().Copy(dst, src)
+		return seg.release()
 	}
 	for len(dst) > 0 {
 		size := min(len(dst), maxCall)
@@ -62,11 +77,63 @@ func (a *attachment) ended() bool {
 	}
 }
 
+// window is a segment of the peer, with its address there. It holds as long as the table entry, of
+// a region that begins with the segment, does not change: before the peer reuses the address, it
+// withdraws the region.
+type window struct {
+	xlate
+	mapped *peerSegment
+}
+
+// show tells the attachments which segments are mapped.
+func (m *peerMemory) show() {
+	m.attached = slices.DeleteFunc(m.attached, func(a *attachment) bool { return a.closed.Load() })
+	if len(m.attached) == 0 {
+		return
+	}
+	of := map[uint32]window{}
+	for i := range m.table {
+		key := m.table[i].key.Load()
+		seg := m.segs[m.table[i].seg.Load()]
+		if key == 0 || seg == nil {
+			continue
+		}
+		x, off, ok, _ := m.table[i].copy(key)
+		if ok && off == 0 && x.size <= uint64(len(seg.mem)) && m.segs[x.seg] == seg && x.size > of[x.seg].size {
+			of[x.seg] = window{x, seg}
+		}
+	}
+	all := slices.SortedFunc(maps.Values(of), func(a, b window) int { return cmp.Compare(a.base, b.base) })
+	for _, a := range m.attached {
+		a.windows.Store(&all)
+	}
+}
+
+// mapped returns n bytes at an address of the peer, if they are mapped here; the caller releases the
+// segment.
+func (a *attachment) mapped(addr, n uint64) (mem []byte, seg *peerSegment) {
+	all := *a.windows.Load()
+	i, found := slices.BinarySearchFunc(all, addr, func(w window, addr uint64) int { return cmp.Compare(w.base, addr) })
+	if !found {
+		i--
+	}
+	if i < 0 || n == 0 {
+		return nil, nil
+	}
+	w := &all[i]
+	if off := addr - w.base; off > w.size || n > w.size-off || !w.mapped.hold() {
+		return nil, nil
+	} else if w.current() {
+		return w.mapped.mem[off : off+n], w.mapped
+	}
+	_ = w.mapped.release()
+	return nil, nil
+}
+
 // Close implements fabric.Attachment. Idempotent.
 func (a *attachment) Close() error {
-	fd := a.pidfd
-	if a.pidfd = -1; fd < 0 {
+	if a.closed.Swap(true) {
 		return nil
 	}
-	return unix.Close(fd)
+	return errors.Join(a.ctl.release(), unix.Close(a.pidfd))
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // An endpoint attaches to its peer's memory while it is up, where the system permits it, and reads
@@ -42,9 +43,11 @@ func TestAttach(t *testing.T) {
 func TestAttachEnded(t *testing.T) {
 	child := exec.Command("sleep", "1000")
 	require.NoError(t, child.Start())
+	t.Cleanup(func() { _ = child.Process.Kill() })
 	fd, err := unix.PidfdOpen(child.Process.Pid, 0)
 	require.NoError(t, err)
 	a := &attachment{pid: child.Process.Pid, pidfd: fd, step: -1}
+	a.windows.Store(&[]window{})
 	buf := make([]byte, 8)
 	require.ErrorIs(t, a.Read(buf, 64), unix.EFAULT)
 	require.NoError(t, child.Process.Kill())
@@ -53,4 +56,46 @@ func TestAttachEnded(t *testing.T) {
 	a.pid = os.Getpid()
 	require.ErrorIs(t, a.Read(buf, fabric.Addr(make([]byte, 8))), fabric.ErrPeerGone)
 	require.NoError(t, a.Close())
+}
+
+// Memory that is mapped here is read there, while the peer has the region, also behind the end of the
+// endpoint's use of it.
+func TestAttachMapped(t *testing.T) {
+	x, y := pair(t, Options{}, fabric.EndpointOptions{})
+	early, err := y.link.Alloc(1<<16, fabric.AccessAll)
+	require.NoError(t, err)
+	a := x.link.Attach(x).(*attachment)
+	late, err := y.link.Alloc(1<<16, fabric.AccessAll)
+	require.NoError(t, err)
+	part, err := y.link.Register(late.Bytes()[:64], fabric.AccessAll)
+	require.NoError(t, err)
+	for _, r := range []fabric.Region{early, late} {
+		copy(r.Bytes()[100:], "mapped")
+		testutil.Eventually(t, testutil.Limit, func() bool {
+			poll(t, x.link)
+			mem, seg := a.mapped(r.Addr()+100, 6)
+			if seg != nil {
+				require.Equal(t, "mapped", string(mem))
+				require.NoError(t, seg.release())
+			}
+			return seg != nil
+		}, "the segment to be mapped")
+		got := make([]byte, 6)
+		require.NoError(t, a.Read(got, r.Addr()+100))
+		require.Equal(t, "mapped", string(got))
+		for _, beyond := range [][2]uint64{{r.Addr() - 1, 2}, {r.Addr() + 1<<16 - 1, 2}, {r.Addr(), 1<<16 + 1}, {r.Addr() + 8, 1<<64 - 4}} {
+			_, seg := a.mapped(beyond[0], beyond[1])
+			require.Nil(t, seg)
+		}
+	}
+	require.NoError(t, part.Close())
+	at := late.Addr()
+	require.NoError(t, late.Close())
+	_, seg := a.mapped(at, 8)
+	require.Nil(t, seg, "the peer may use the address for something else")
+	require.NoError(t, x.Close())
+	_, seg = a.mapped(early.Addr(), 8)
+	require.Nil(t, seg)
+	require.NoError(t, a.Close())
+	require.NoError(t, early.Close())
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -84,9 +85,10 @@ func mapChannel(fd int) (c channel, err error) {
 
 // control is the peer's control segment, mapped read-only.
 type control struct {
-	mem   []byte
-	hdr   *ctlHeader
-	table []tableEntry
+	mem     []byte
+	hdr     *ctlHeader
+	table   []tableEntry
+	holders *atomic.Int32 // from 1: the endpoint
 }
 
 // mapControl maps the control segment that the peer sent.
@@ -98,12 +100,27 @@ func mapControl(fd int) (c control, err error) {
 	if err != nil {
 		return c, err
 	}
-	c = control{mem: mem, hdr: overlay[ctlHeader](mem, 0), table: overlays[tableEntry](mem, tableOff, tableSlots)}
+	c = control{mem: mem, hdr: overlay[ctlHeader](mem, 0), table: overlays[tableEntry](mem, tableOff, tableSlots), holders: new(atomic.Int32)}
+	c.holders.Store(1)
 	if magic := c.hdr.magic.Load(); magic != ctlMagic {
 		_ = offheap.Free(mem, offheap.Rings)
 		return control{}, fmt.Errorf("%w: control segment with magic %#x", ErrCorrupt, magic)
 	}
 	return c, nil
+}
+
+// hold returns c for one more who releases it.
+func (c *control) hold() control {
+	c.holders.Add(1)
+	return *c
+}
+
+// release lets go of the segment.
+func (c *control) release() error {
+	if c.holders == nil || c.holders.Add(-1) > 0 {
+		return nil
+	}
+	return offheap.Free(c.mem, offheap.Rings)
 }
 
 // frameSender is the sending end of the ring in the peer's channel.

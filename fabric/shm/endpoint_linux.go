@@ -280,7 +280,7 @@ func (ep *endpoint) teardown() {
 	ep.mem.release()
 	ep.q.release()
 	_ = offheap.Free(ep.peer.mem, offheap.Rings)
-	_ = offheap.Free(ep.ctl.mem, offheap.Rings)
+	_ = ep.ctl.release()
 	ep.own, ep.peer, ep.ctl = channel{}, channel{}, control{}
 	ep.out.slots, ep.out.peer, ep.in.slots, ep.in.own = nil, nil, nil, nil
 	ep.bell.peer, ep.bell.sock, ep.cma.peer, ep.cma.sock = nil, -1, nil, -1

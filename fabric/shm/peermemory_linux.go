@@ -46,12 +46,27 @@ type peerMemory struct {
 	segs    map[uint32]*peerSegment // the peer's segments mapped here
 	lacking map[uint32]bool         // segments that arrived without a descriptor; true: requested again
 	askAt   int64                   // Ticks before which no segment is requested
+
+	attached []*attachment // that copy from the segments
 }
 
 // peerSegment is a segment of the peer, mapped here until all who hold it have released it.
 type peerSegment struct {
 	mem     []byte
 	holders atomic.Int32 // from 1: the endpoint
+}
+
+// hold keeps the segment mapped, unless it is not any more.
+func (s *peerSegment) hold() bool {
+	for {
+		n := s.holders.Load()
+		if n == 0 {
+			return false
+		}
+		if s.holders.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
 }
 
 // release lets go of the segment.
@@ -73,22 +88,28 @@ func (m *peerMemory) forget() {
 	}
 }
 
+// copy copies the entry, which is to be that of key. stable says that the owner was not changing
+// it meanwhile.
+func (t *tableEntry) copy(key uint32) (x xlate, off uint64, ok, stable bool) {
+	x = xlate{ent: t, key: key, gen: t.gen.Load()}
+	x.base, x.size = t.base.Load(), t.size.Load()
+	x.access, x.seg = fabric.Access(t.flags.Load()), t.seg.Load()
+	off, k := t.segOff.Load(), t.key.Load()
+	stable = x.gen&1 == 0 && x.gen == t.gen.Load()
+	return x, off, stable && k == key && key != 0 && x.size <= ^uint64(0)-x.base, stable
+}
+
 // read reads the table entry of key, and the offset of the region in its segment. It
 // returns false if the key is not valid. Ordering partner: publish.
 func (m *peerMemory) read(key uint32) (x xlate, off uint64, ok bool) {
-	ent := &m.table[key%tableSlots]
-	x = xlate{ent: ent, key: key}
 	for try := 0; ; try++ {
-		x.gen = ent.gen.Load()
-		x.base, x.size = ent.base.Load(), ent.size.Load()
-		x.access, x.seg = fabric.Access(ent.flags.Load()), ent.seg.Load()
-		off, k := ent.segOff.Load(), ent.key.Load()
-		if x.gen&1 == 0 && x.gen == ent.gen.Load() {
-			return x, off, k == key && key != 0 && x.size <= ^uint64(0)-x.base
+		x, off, ok, stable := m.table[key%tableSlots].copy(key)
+		if stable {
+			return x, off, ok
 		}
 		// The owner is changing the entry, or died or misbehaves while doing so.
 		if try >= 1000 {
-			return x, 0, false
+			return xlate{ent: &m.table[key%tableSlots]}, 0, false
 		}
 		if try >= 32 {
 			cpu.Yield()
@@ -121,6 +142,7 @@ func (m *peerMemory) take(n *note, fds []int) error {
 		if have {
 			delete(m.segs, n.seg)
 			m.forget()
+			m.show()
 			return old.release()
 		}
 		return nil
@@ -133,6 +155,7 @@ func (m *peerMemory) take(n *note, fds []int) error {
 		if err == nil {
 			m.segs[n.seg] = &peerSegment{mem: mem}
 			m.segs[n.seg].holders.Store(1)
+			m.show()
 		} // otherwise no address space or too many mappings; see place
 		return nil
 	}
@@ -180,6 +203,6 @@ func (m *peerMemory) release() {
 		delete(m.segs, id)
 		_ = seg.release()
 	}
-	m.table = nil
+	m.table, m.attached = nil, nil
 	m.forget()
 }

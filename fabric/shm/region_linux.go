@@ -262,5 +262,9 @@ func (l *link) Attach(e fabric.Endpoint) fabric.Attachment {
 		_ = unix.Close(fd)
 		return nil
 	}
-	return &attachment{pid: ep.cma.pid, pidfd: fd, aliveAt: cpu.Ticks(), step: l.houseStep}
+	a := &attachment{pid: ep.cma.pid, pidfd: fd, aliveAt: cpu.Ticks(), step: l.houseStep, ctl: ep.ctl.hold(), copies: &l.copies}
+	a.windows.Store(&[]window{})
+	ep.mem.attached = append(ep.mem.attached, a)
+	ep.mem.show()
+	return a
 }
