@@ -200,11 +200,8 @@ func (b *reader) allreduce(send, recv mem) {
 	b.hearAll()
 }
 
-// flatSingle is the size of the data of all ranks that the root of a Reduce reduces alone.
-const flatSingle = 64 << 10
-
 func (b *reader) reduce(root int, send, recv mem) {
-	if send.n*b.size <= flatSingle {
+	if send.n*b.size <= flatReduce {
 		if b.rank != root {
 			b.showTo(root, send, mem{})
 			b.hear(root, 1)
