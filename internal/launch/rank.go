@@ -45,8 +45,9 @@ func (r *rank) start(s *Spec, path string, env []string, out *sync.Mutex) error 
 	r.cmd.Args[0] = s.Path
 	r.cmd.Dir, r.cmd.Env = s.Dir, env
 	// WaitDelay bounds reading from the pipes after the process has ended: a grandchild
-	// that holds them open does not delay the end of the job.
-	r.cmd.WaitDelay = time.Second
+	// that holds them open does not delay the end of the job for long. On a busy machine, what
+	// the process wrote last may take a while.
+	r.cmd.WaitDelay = DefaultGrace
 	r.cmd.Stdout = r.writer(s, s.Stdout, out)
 	r.cmd.Stderr = r.writer(s, s.Stderr, out)
 	ownGroup(r.cmd)
