@@ -262,9 +262,9 @@ func (b *board) read(o *operation, s *step) (wrong error, ok bool) {
 		return nil, false // the team is being revoked
 	}
 	if pe := (*rma.PeerError)(nil); errors.As(err, &pe) {
-		return &rma.PeerError{Rank: pe.Rank, Op: o.kind.String(), Err: pe.Err}, false
+		err = &rma.PeerError{Rank: pe.Rank, Op: o.kind.String(), Err: pe.Err}
 	}
-	return nil, true
+	return err, err == nil
 }
 
 // stop ends operations on the board: the memory of their calls may change behind it.
