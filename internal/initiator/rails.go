@@ -2,6 +2,7 @@ package initiator
 
 import (
 	"errors"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -252,6 +253,9 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 	if n >= DivideFrom && x.pays(o, &cs, lens, want[wayFirst], &want[wayDivided]) {
 		can |= 1 << wayDivided
 	}
+	for w := range want {
+		want[w] /= float64(n)
+	}
 	t, timed := x.trialOf(o.sge.Len), false
 	if d.way, timed = t.choose(can, &want, known, x.inFlight()); d.way != wayDivided {
 		*lens = [mr.MaxRails]int64{}
@@ -498,10 +502,13 @@ func (x *Rails) time(p *part) {
 	}
 	v := max(t/float64(p.n), 1e-3)
 	r.untimed = 0
+	was := r.cost.PerByte
 	if r.samples++; r.samples > 1 {
-		v = (r.cost.PerByte + min(v, outlier*r.cost.PerByte)) / 2
+		v = (was + min(v, outlier*was)) / 2
 	}
-	r.cost.PerByte = v
+	if r.cost.PerByte = v; math.Abs(v-was) > was/4 {
+		x.moved = now
+	}
 	switch {
 	case r.samples < settled:
 	case r.known == 0:
@@ -525,7 +532,7 @@ func (x *Rails) end(o *Op) {
 		x.by[d.kind()]--
 		// The begin of one behind others on rail 0 is not known, unless the last one was timed.
 		switch t := x.trialOf(o.sge.Len); {
-		case o.Err != nil || d.probe || since.Before(x.mixed):
+		case o.Err != nil || d.probe || since.Before(x.mixed) || d.way == wayDivided && d.began.Before(x.moved): // by other rates
 			t.series.n, t.series.bytes, t.series.ns = 0, 0, 0
 		case d.way == wayFirst && d.after && since.Equal(d.began):
 		default:

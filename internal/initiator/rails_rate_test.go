@@ -151,7 +151,7 @@ func TestRailsGetTheSum(t *testing.T) {
 }
 
 // Over slow rails, few operations of each size are enough: the sizes of make rails, in the same
-// order, on rails of the same rates, for as long.
+// order, on rails of the same rates, for as long: the first operation, then four series.
 func TestRailsLearnByFewOperations(t *testing.T) {
 	const sum = 32e6 / 1e9 // bytes per ns
 	for _, k := range []Kind{Get, Put} {
@@ -160,8 +160,10 @@ func TestRailsLearnByFewOperations(t *testing.T) {
 				t.Parallel()
 				rates := map[uint32][]float64{}
 				bubble(t, []float64{(1 + ratio) / sum, (1 + 1/ratio) / sum}, func(r *roads) float64 {
-					for range 3 {
-						for n := uint32(4 << 10); n <= 16<<20; n *= 4 {
+					for n := uint32(4 << 10); n <= 16<<20; n *= 4 {
+						r.run(k, n, 1, 1)
+						r.run(k, n, 4, 200*time.Millisecond)
+						for range 3 {
 							rates[n] = append(rates[n], r.run(k, n, 4, 200*time.Millisecond))
 						}
 					}

@@ -35,7 +35,7 @@ const (
 
 	// A way is tried again after turns that double up to lastPause: rails that are shaped are
 	// fast for a moment.
-	firstPause, pauses = 16, 4
+	firstPause, pauses = 32, 3
 	lastPause          = firstPause << pauses
 
 	// tooSlow is by how much a way must have become slower than the best one, by prediction, not
@@ -52,7 +52,7 @@ func (x *Rails) trialOf(n uint32) *trial { return &x.tried[bits.Len32(n)&31] }
 
 // choose returns the way of the next operation: one of the set can. timed reports that the
 // operation is to be timed; those over rail 0 are not always. want is the predicted time of each
-// way in ns, from rates that were measured if known is set, inFlight the number of operations in
+// way in ns per byte, from rates that were measured if known is set, inFlight the number of operations in
 // flight.
 func (t *trial) choose(can uint, want *[ways]float64, known bool, inFlight int) (way int, timed bool) {
 	t.turn++
@@ -64,10 +64,12 @@ func (t *trial) choose(can uint, want *[ways]float64, known bool, inFlight int) 
 	}
 	best, first := t.best(can), fastest(can, want)
 	if best != t.last && best >= 0 { // a moment may have deceived
-		t.last, t.tries[best], t.due[best] = best, 0, t.turn+firstPause
+		t.last, t.tries[best], t.since[best], t.pause[best] = best, 0, t.turn, firstPause
 	}
+	t.depth = max(t.depth, inFlight)
+	n := uint(2*t.depth + burst) // of a trial: until those in flight have ended, and their successors have begun
 	for w := ways - 1; w >= 0; w-- {
-		if can>>w&1 == 0 || t.turn < t.due[w] || w == best && w != wayFirst {
+		if can>>w&1 == 0 || !t.due(w, n) || w == best && w != wayFirst {
 			continue
 		}
 		worse := 1.0
@@ -83,20 +85,39 @@ func (t *trial) choose(can uint, want *[ways]float64, known bool, inFlight int) 
 			t.tries[w] = pauses
 		}
 		// What it costs to try is the same share of the time for each way.
-		n := uint(2*inFlight + burst) // until those in flight have ended, and their successors have begun
-		t.due[w] = t.turn + n/burst*uint(float64(uint(firstPause)<<t.tries[w])*min(worse, lastPause))
+		t.since[w], t.pause[w] = t.turn, uint(float64(uint(firstPause)<<t.tries[w])*min(worse, lastPause))
 		if wait {
 			continue
 		}
 		t.tries[w] = min(t.tries[w]+1, pauses)
-		t.other, t.left = w, longest*int(n)-1
+		t.other, t.left, t.depth = w, longest*int(n)-1, inFlight
 		return w, true
 	}
-	if best < 0 {
-		best = first
+	switch w := t.promising(can, want); {
+	case known && w >= 0 && (best < 0 || want[w] < t.cost[best]):
+		return w, true
+	case best < 0:
+		return first, first != wayFirst
 	}
 	return best, best != wayFirst
 }
+
+// promising returns the way that is predicted to be the fastest of those of the set can whose
+// time is not known, -1 if there are none.
+func (t *trial) promising(can uint, want *[ways]float64) int {
+	for w, c := range t.cost {
+		if c != 0 {
+			can &^= 1 << w
+		}
+	}
+	if can == 0 {
+		return -1
+	}
+	return fastest(can, want)
+}
+
+// due reports whether a way is to be tried, by n operations.
+func (t *trial) due(w int, n uint) bool { return t.turn-t.since[w] >= n/burst*t.pause[w] }
 
 // best returns the fastest way of the set can, -1 if none is known.
 func (t *trial) best(can uint) int {
@@ -132,7 +153,7 @@ func fastest(can uint, want *[ways]float64) int {
 // be tried soon.
 func (t *trial) settled(can uint) bool {
 	for w := range ways {
-		if can>>w&1 != 0 && (t.tries[w] < pauses || t.turn >= t.due[w]) {
+		if can>>w&1 != 0 && (t.tries[w] < pauses || t.due(w, burst)) {
 			return false
 		}
 	}
@@ -198,7 +219,7 @@ func (x *Rails) forget(i int) {
 	for k := range x.tried {
 		t := &x.tried[k]
 		for _, w := range []int{i, wayDivided} {
-			t.cost[w], t.due[w], t.tries[w], t.worse[w] = 0, 0, 0, 0
+			t.cost[w], t.pause[w], t.tries[w], t.worse[w] = 0, 0, 0, 0
 		}
 	}
 	x.look()

@@ -523,6 +523,7 @@ type Rails struct {
 	due   []duePart     // parts to be posted when their rail takes them, or has been closed
 	by    [ways + 1]int // those of each way, and probes
 	ended time.Time     // when the last divided operation ended
+	moved time.Time     // when the estimate of a rail changed by a quarter last
 	mixed time.Time     // when operations of several ways were in flight last
 	whole uint          // operations in a row that were predicted to gain nothing
 	tried [32]trial     // by the logarithm of the size
@@ -563,13 +564,15 @@ const (
 // trial compares the ways of operations of one size.
 type trial struct {
 	cost  [ways]float64 // ns per byte, smoothed; 0: not known
-	due   [ways]uint    // the turn from which it is tried again
+	since [ways]uint    // the turn when it was tried, or put off
+	pause [ways]uint    // turns after which it is tried again, for each burst of the trial
 	tries [ways]uint8   // up to pauses
 	worse [ways]float64 // by how much it was slower than the best one when due was set
 	turn  uint
 	last  int // the best way of the last turn
 	other int // the way that is being tried
 	left  int // operations that will be sent that way, at most
+	depth int // the most operations in flight since a way was tried
 	series
 }
 
