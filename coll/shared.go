@@ -37,9 +37,21 @@ func sharedRounds(k kind, p, n int) int {
 	return (n + most - 1) / most
 }
 
-// buildShared returns the schedule of a problem by shared memory.
-func buildShared(pr *problem) *schedule {
-	b := &sharer{builder: newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder), last: none, quarter: areaOf(pr.team) / 4}
+// memoryBuilder makes schedules of operations with equal blocks through memory that the others
+// read: areas, or that of the calls.
+type memoryBuilder interface {
+	bcast(root int, m mem)
+	reduce(root int, send, recv mem)
+	allreduce(send, recv mem)
+	reduceScatter(send []mem, recv mem)
+	gather(root int, send mem, recv []mem)
+	scatter(root int, send []mem, recv mem)
+	allgather(send mem, recv []mem)
+	alltoall(send, recv []mem)
+}
+
+// through adds the steps of the problem, except for those by which ranks only meet, to b.
+func (pr *problem) through(b memoryBuilder) {
 	switch pr.kind {
 	case kindBcast:
 		b.bcast(int(pr.root), pr.recv[0])
@@ -58,6 +70,12 @@ func buildShared(pr *problem) *schedule {
 	case kindAlltoall:
 		b.alltoall(pr.send, pr.recv)
 	}
+}
+
+// buildShared returns the schedule of a problem by shared memory.
+func buildShared(pr *problem) *schedule {
+	b := &sharer{builder: newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder), last: none, quarter: areaOf(pr.team) / 4}
+	pr.through(b)
 	if pr.kind == kindBarrier || !pr.kind.meets() || pr.meet {
 		b.do(step{kind: stepTell, peer: all, slot: tellEnd})
 	}

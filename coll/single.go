@@ -32,24 +32,7 @@ const shownAt = 16
 // buildSingle returns the schedule of a problem by single copies.
 func buildSingle(pr *problem) *schedule {
 	b := &reader{sharer: &sharer{builder: newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder), last: none}}
-	switch pr.kind {
-	case kindBcast:
-		b.bcast(int(pr.root), pr.recv[0])
-	case kindReduce:
-		b.reduce(int(pr.root), pr.send[0], pr.recv[0])
-	case kindAllreduce:
-		b.allreduce(pr.send[0], pr.recv[0])
-	case kindReduceScatter:
-		b.reduceScatter(pr.send, pr.recv[0])
-	case kindGather:
-		b.gather(int(pr.root), pr.send[0], pr.recv)
-	case kindScatter:
-		b.scatter(int(pr.root), pr.send, pr.recv[0])
-	case kindAllgather:
-		b.allgather(pr.send[0], pr.recv)
-	case kindAlltoall:
-		b.alltoall(pr.send, pr.recv)
-	}
+	pr.through(b)
 	if pr.meet {
 		b.do(step{kind: stepTell, peer: all, slot: tellEnd})
 		b.others(func(r int) { b.hear(r, tellEnd) })
