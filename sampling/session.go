@@ -49,7 +49,7 @@ func Open(l fabric.Link, ep fabric.Endpoint, o Options) (*Session, error) {
 	}
 	s := &Session{opt: o, caps: l.Caps()}
 	s.p = poller.Poller{
-		Link: l, EP: ep, ID: o.EP, Other: o.Other, Pause: o.pause, Spin: cpu.Spinner{Locked: o.Locked},
+		Link: l, EP: ep, ID: o.EP, Other: o.Other, Pause: o.pause, Spin: cpu.Spinner{Locked: o.Locked, Apart: true},
 		PollEach: s.caps.TargetProgress || o.pause != nil, Expired: func(time.Duration) error { return ErrTimeout },
 	}
 	if o.Background && s.caps.WakesOnWrite {

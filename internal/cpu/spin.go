@@ -25,7 +25,14 @@ type Spinner struct {
 	// should call Turn itself, without it, when Due says so.
 	Holds bool
 
+	// Apart says that the awaited thread should run at the same time as the caller: if yields
+	// find it on the same processor, wait after wait, the calling thread moves to another one,
+	// as [Leave] does. The system may leave two threads that wait for each other on one
+	// processor, and another one idle, for 50 ms. Without Contention.
+	Apart bool
+
 	n      int
+	met    int // yields that ran a thread that yields soon, less the others
 	yields int
 	shared bool // the processor is: this wait does not yield any more
 	due    bool
@@ -58,7 +65,10 @@ func (s *Spinner) Wait() int {
 	}
 	s.yields++
 	if s.Contention == nil {
-		Yield()
+		begun := Ticks()
+		if Yield(); s.Apart && s.meets(Ticks()-begun) {
+			Leave()
+		}
 	} else if s.shared = s.Contention.yield(); s.shared {
 		return s.yields
 	}
@@ -71,6 +81,25 @@ func (s *Spinner) Wait() int {
 		}
 	}
 	return s.yields
+}
+
+// meetings is the number of yields to a thread that yields soon after which the two should not
+// share a processor. Third threads run by chance seldom cause as many.
+const meetings = 8
+
+// meets counts a yield that took so many ticks, and reports whether the caller should leave.
+func (s *Spinner) meets(took int64) bool {
+	empty := emptyYield()
+	switch {
+	case took < int64(turnYield*float64(empty)) || took >= shortYield*empty:
+		s.met = max(s.met-1, 0)
+		return false
+	case s.met < meetings-1:
+		s.met++
+		return false
+	}
+	s.met = 0
+	return true
 }
 
 // Due reports whether the caller, which Holds, should call Turn.

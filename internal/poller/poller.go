@@ -35,6 +35,9 @@ type Poller struct {
 	// completed.
 	Sent, Acked uint64
 
+	// Yields counts the times that waits gave the processor away.
+	Yields int
+
 	// IDs holds the identifiers of the requests that the last Poll reported.
 	IDs [batch]uint64
 
@@ -194,7 +197,11 @@ func (p *Poller) Rest() error {
 		p.Pause()
 		return p.Late()
 	}
-	if y := p.Spin.Wait(); y&63 == 1 {
+	y := p.Spin.Wait()
+	if y > 0 {
+		p.Yields++
+	}
+	if y&63 == 1 {
 		return p.Late()
 	}
 	return nil

@@ -63,7 +63,7 @@ type wait struct {
 }
 
 func newWait(o *Options) wait {
-	return wait{pause: o.Wait, limit: int64(float64(o.Stall) / cpu.NsPerTick())}
+	return wait{spin: cpu.Spinner{Apart: true}, pause: o.Wait, limit: int64(float64(o.Stall) / cpu.NsPerTick())}
 }
 
 func (w *wait) begin() {
