@@ -94,17 +94,16 @@ func (t *turn) half() (*Half, error) {
 		p.CPU.A = max(0, post1.v-p.CPU.B)
 		p.G = empty.v - p.CPU.B
 	}
+	for _, x := range []*float64{&p.G, &p.CPU.A, &p.CPU.B} {
+		*x = grain(*x)
+	}
 	if ball.n > 0 {
-		p.Ls = max(0, ball.v/2-p.CPU.A-p.CPU.B)
 		h.Conf.Ls = grain(ball.conf(t.tol))
 	}
 	if read.n > 0 {
-		p.Lh = max(0, read.v-p.CPU.A-p.CPU.B-p.Ls)
 		h.Conf.Lh = grain(read.conf(t.tol))
 	}
-	for _, x := range []*float64{&p.G, &p.Ls, &p.Lh, &p.CPU.A, &p.CPU.B} {
-		*x = grain(*x)
-	}
+	h.latencies(&p, h.RoundTrip)
 	if err := t.occupancy(&p, empty, h); err != nil {
 		return nil, err
 	}
@@ -134,6 +133,18 @@ func (t *turn) half() (*Half, error) {
 		h.Dropped += t.marginal(c).dropped
 	}
 	return h, h.validate()
+}
+
+// latencies derives the latencies in p from a round trip and the read of h, as far as these
+// were measured.
+func (h *Half) latencies(p *logp.Params, trip float64) {
+	post := p.CPU.A + p.CPU.B
+	if trip > 0 {
+		p.Ls = grain(max(0, trip/2-post))
+	}
+	if h.Read > 0 {
+		p.Lh = grain(max(0, h.Read-post-p.Ls))
+	}
 }
 
 // occupancy fits Os and Complete. The confidence of Os is that of the whole cost of one

@@ -158,6 +158,7 @@ func (r *Result) Spent() (d time.Duration) {
 // call it with the same halves in the same order, so that the results agree to the last
 // bit. Figures that occur at either end are means of both ends'.
 func merge(a, b *Half) (t Tables, err error) {
+	a, b = oneTrip(*a, *b)
 	m, err := middleParams(a, b)
 	if err != nil {
 		return t, err
@@ -183,6 +184,23 @@ func merge(a, b *Half) (t Tables, err error) {
 	x, y := a.Conf, b.Conf
 	t.Conf = Conf{G: min(x.G, y.G), Ls: min(x.Ls, y.Ls), Lh: min(x.Lh, y.Lh), CPU: min(x.CPU, y.CPU)}
 	return t, t.validate()
+}
+
+// oneTrip gives both halves the lower round trip of the two. Both went the same way there and
+// back, and other load only adds: while both processes share a processor, a trip lasts a hundred
+// times as long. If that happened in one turn only, the latencies of the directions, and with
+// them the modes that the two sides choose, would differ without a cause.
+func oneTrip(a, b Half) (*Half, *Half) {
+	trip, conf := a.RoundTrip, a.Conf.Ls
+	if trip == 0 || b.RoundTrip > 0 && b.RoundTrip < trip {
+		trip, conf = b.RoundTrip, b.Conf.Ls
+	}
+	if trip > 0 {
+		a.latencies(&a.Params, trip)
+		b.latencies(&b.Params, trip)
+		a.Conf.Ls, b.Conf.Ls = conf, conf
+	}
+	return &a, &b
 }
 
 // middleParams returns the means of the parameters of both halves, weighted by confidence.

@@ -80,12 +80,12 @@ func TestMerge(t *testing.T) {
 
 func TestTheBelievedSideCounts(t *testing.T) {
 	a, b := someHalf(1), someHalf(2)
-	a.Params.Ls, b.Params.Ls = 100, 1000
-	a.Conf.Ls, b.Conf.Ls = 0.9, 0
+	a.Params.G, b.Params.G = 100, 1000
+	a.Conf.G, b.Conf.G = 0.9, 0
 	x, err := merge(a, b)
 	require.NoError(t, err)
-	require.InDelta(t, 101, x.Both.Ls, 1)
-	require.Equal(t, 1000.0, x.Backward.Ls)
+	require.InDelta(t, 101, x.Both.G, 1)
+	require.Equal(t, 1000.0, x.Backward.G)
 	c := func(ns, conf float64) logp.Curve {
 		k, err := logp.NewCurve([]logp.Point{{Size: 8, NS: ns, Conf: conf}, {Size: 64, NS: 2 * ns, Conf: conf}})
 		require.NoError(t, err)
@@ -98,6 +98,37 @@ func TestTheBelievedSideCounts(t *testing.T) {
 	k, err = middleCurve(c(10, 0.9), c(20, 0.1))
 	require.NoError(t, err)
 	require.InDelta(t, 11, k.At(8), 1e-9)
+}
+
+// A round trip goes there and back, whichever side measures it: if one of the two was disturbed,
+// the other one counts for both directions.
+func TestOneRoundTripForBothDirections(t *testing.T) {
+	const conf = 0.7
+	for _, trips := range [][2]float64{{30_000, 400}, {400, 30_000}, {0, 400}, {400, 0}, {400, 400}} {
+		a, b := someHalf(1), someHalf(2)
+		for i, h := range []*Half{a, b} {
+			h.RoundTrip, h.Read = trips[i], 250
+			if trips[i] == 400 {
+				h.Conf.Ls = conf
+			}
+		}
+		disturbed := *a
+		x, err := merge(a, b)
+		require.NoError(t, err)
+		require.Equal(t, disturbed, *a, "the measurements stay as they were")
+		for _, p := range []*logp.Params{&x.Forward, &x.Backward, &x.Both} {
+			post := p.CPU.A + p.CPU.B
+			require.InDelta(t, 200-post, p.Ls, 0.01, "%v", trips)
+			require.InDelta(t, 50, p.Lh, 0.01, "%v", trips)
+		}
+		require.Equal(t, conf, x.Conf.Ls)
+	}
+	a, b := someHalf(1), someHalf(2)
+	a.RoundTrip, b.RoundTrip, a.Read, b.Read = 0, 0, 0, 0
+	x, err := merge(a, b)
+	require.NoError(t, err)
+	require.Equal(t, a.Params.Ls, x.Forward.Ls, "defaults")
+	require.Equal(t, b.Params.Lh, x.Backward.Lh)
 }
 
 // A side whose budget ended early goes on as the other does.

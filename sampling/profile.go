@@ -12,7 +12,7 @@ import (
 
 // Version is the version of the measurement's meaning: profiles of other versions are not
 // used. It changes whenever the meaning of a table changes.
-const Version = "plogp-4"
+const Version = "plogp-5"
 
 // Key identifies a profile.
 type Key struct {
