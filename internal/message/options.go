@@ -48,6 +48,12 @@ type Options struct {
 	// RingMost bounds a ring that has grown, of either side, in bytes. Zero means 16 MiB.
 	RingMost int
 
+	// Posted passes the channel the operations that callbacks of the channel's methods have posted
+	// elsewhere, and reports whether there were any. The receiver calls it before it copies a
+	// message aside, as the callback of a message may have posted the receive of the next one.
+	// Nil: there is no such place.
+	Posted func() bool
+
 	// Owner asserts, in programs built with the tag rmadebug, that the owner of the link
 	// calls the channel. Nil asserts nothing.
 	Owner *owned.Holder

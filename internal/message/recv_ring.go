@@ -125,7 +125,7 @@ func (r *receiver) takeRing() bool {
 	case ahead > 0:
 		return false // descriptors come first
 	}
-	in := r.match(tag, h.Len, true)
+	in := expected(r, tag, h.Len)
 	var dst []byte
 	switch {
 	case in != nil && in.Use != nil:
@@ -145,6 +145,16 @@ func (r *receiver) takeRing() bool {
 		r.received(in, tag, h.Len, err)
 	}
 	return true
+}
+
+// expected is match for a message of the ring, which is copied aside if no receive matches: those
+// that callbacks of the messages before it have posted count as well.
+func expected(r *receiver, tag uint32, size int) *In {
+	in := r.match(tag, size, true)
+	if in == nil && r.opt.Posted != nil && !r.draining && r.opt.Posted() {
+		in = r.match(tag, size, true)
+	}
+	return in
 }
 
 // useRing lets a receive use a message of the ring in place.
@@ -311,7 +321,7 @@ func (r *receiver) takeUsed(to Source, tag uint32, sizes, body []byte) (n, bytes
 //
 // Hot path.
 func (r *receiver) takePart(tag uint32, n int, b []byte) {
-	in := r.match(tag, n, true)
+	in := expected(r, tag, n)
 	var dst []byte
 	switch {
 	case in != nil && in.Use != nil:
