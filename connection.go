@@ -111,15 +111,24 @@ func (c *connectionEnd) Replan() {
 	}
 }
 
+// RailMarks implements bringup.Peer.
+func (c *connectionEnd) RailMarks(number int, mine fabric.Region) {
+	c.one.Rails().Marks(number, mine)
+}
+
 // RailUp implements bringup.Peer.
-func (c *connectionEnd) RailUp(number int, ep fabric.Endpoint) error {
+func (c *connectionEnd) RailUp(number int, ep fabric.Endpoint, theirs fabric.RemoteKey) error {
 	// The event of an endpoint that ends from now on finds it in rails.
 	if err := cmp.Or(c.down, ep.Err()); err != nil {
 		return err
 	}
-	c.rails[number].ep = ep
-	c.one.Rails().Up(number, ep)
-	c.eng.railWatches.tell(c.rank, number, c.rails[number].lost, nil)
+	r := &c.rails[number]
+	r.ep = ep
+	if c.eng.links[r.link].Caps().MaxInline < int(theirs.Len) {
+		theirs.Len = 0 // marks cannot be copied
+	}
+	c.one.Rails().Up(number, ep, theirs)
+	c.eng.railWatches.tell(c.rank, number, r.lost, nil)
 	return nil
 }
 
@@ -127,7 +136,9 @@ func (c *connectionEnd) RailUp(number int, ep fabric.Endpoint) error {
 func (c *connectionEnd) RailDown(number int, why error) { closeRail((*Peer)(c), number, why) }
 
 // RailClosed implements bringup.Peer.
-func (c *connectionEnd) RailClosed(number int) { c.one.Rails().Closed(number) }
+func (c *connectionEnd) RailClosed(number int, mark uint64) error {
+	return c.one.Rails().Closed(number, mark)
+}
 
 // RailIdle implements bringup.Peer.
 func (c *connectionEnd) RailIdle(number int) bool { return c.one.Rails().Idle(number) }

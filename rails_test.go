@@ -431,11 +431,19 @@ func TestHostileRails(t *testing.T) {
 	const n = 1 << 18
 	mems, keys := share(t, es, n)
 	number := []byte{0, 0, 0, 0}
+	say := func(conn byte, v bringup.RailValue) []byte { return v.Append([]byte{conn, 0, 0, 0}) }
+	open := func(rail int) bringup.RailValue {
+		return bringup.RailValue{Number: rail, Address: []byte{1, 2, 3}, Word: fabric.RemoteKey{Addr: 8, Len: 8}}
+	}
+	closed := bringup.RailValue{Number: 1}
 	for _, val := range [][]byte{
 		nil, {1}, number, append(number, 0), append(number, 4), append(number, 255, 1, 2), // no such rail
-		append(number, 2), append(number, 2, 1, 2, 3), append(number, 3, 1, 2, 3), append(number, 3, 1, 2, 3), // a rail that this side lacks
-		append(number, 1, 1, 2, 3),           // a second address
-		{9, 0, 0, 0, 1}, {9, 0, 0, 0, 1, 13}, // of another connection
+		say(0, bringup.RailValue{Number: 4}), say(0, bringup.RailValue{}),
+		append(number, 1), append(number, 1, 1, 2, 3), // of another version
+		say(0, closed)[:12], say(0, open(1))[:25], append(say(0, closed), 0), // truncated, too long
+		say(0, bringup.RailValue{Number: 2}), say(0, open(2)), say(0, open(3)), say(0, open(3)), // a rail that this side lacks
+		say(0, open(1)),                 // a second address
+		say(9, closed), say(9, open(1)), // of another connection
 	} {
 		require.NoError(t, es[1].job.Send(ctx, 0, bringup.KeyRail, slices.Clone(val)))
 	}
@@ -451,7 +459,7 @@ func TestHostileRails(t *testing.T) {
 
 	// A peer that closes its rail twice, and one that does so although this side still uses it.
 	for range 2 {
-		require.NoError(t, es[1].job.Send(ctx, 0, bringup.KeyRail, append(slices.Clone(number), 1)))
+		require.NoError(t, es[1].job.Send(ctx, 0, bringup.KeyRail, say(0, closed)))
 	}
 	testutil.Eventually(t, testutil.Limit, func() bool { return !p.Stats().Rails[1].Up }, "the rail is closed")
 	require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, n)).Wait(ctx))
@@ -474,7 +482,7 @@ func TestRailsThatEndBeforeTheyAreUp(t *testing.T) {
 		r := &p.rails[1]
 		ep := r.ep
 		r.ep = nil
-		require.ErrorIs(t, (*connectionEnd)(p).RailUp(1, endedEndpoint{}), fabric.ErrDown)
+		require.ErrorIs(t, (*connectionEnd)(p).RailUp(1, endedEndpoint{}, fabric.RemoteKey{}), fabric.ErrDown)
 		require.Nil(t, r.ep)
 		r.ep = ep
 	})

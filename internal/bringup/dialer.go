@@ -77,15 +77,21 @@ type Peer interface {
 	// endpoint; posted requests complete as flushed.
 	Down(why error)
 
-	// RailUp reports that a rail is connected. It returns an error if the connection or the
-	// endpoint has ended meanwhile; otherwise the Peer closes the endpoint.
-	RailUp(number int, ep fabric.Endpoint) error
+	// RailMarks passes the memory of the marks of a rail, before its first RailUp: initiator.MarksSize
+	// bytes, of which the peer may write the first 8. The Peer closes it after the connection.
+	RailMarks(number int, mine fabric.Region)
+
+	// RailUp reports that a rail is connected, and the peer's word for marks. It returns an
+	// error if the connection or the endpoint has ended meanwhile; otherwise the Peer closes the
+	// endpoint.
+	RailUp(number int, ep fabric.Endpoint, theirs fabric.RemoteKey) error
 
 	// RailDown closes the endpoint of a rail, if there is one, because of why.
 	RailDown(number int, why error)
 
-	// RailClosed reports that the peer has closed its endpoint of a rail as well.
-	RailClosed(number int)
+	// RailClosed reports that the peer has closed its endpoint of a rail as well, and the last
+	// mark that was placed there. It returns an error if that cannot be.
+	RailClosed(number int, mark uint64) error
 
 	// RailIdle reports whether no request of a rail that both sides have closed is in flight.
 	RailIdle(number int) bool

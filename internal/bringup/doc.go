@@ -12,7 +12,8 @@
 //	drift.go            a link whose times differ from its measurement
 //	dialer.go           the connections of an engine: Dialer, and with one peer: Connector
 //	connection.go       one connection, from the first operation to its end
-//	rails.go             further connections with a peer: Rail
+//	rails.go            further connections with a peer
+//	rail_value.go       what two ranks send each other about one: RailValue
 //	request.go          connection requests and refusals
 //	tasks.go            the goroutines of an engine
 //

@@ -2,18 +2,19 @@ package bringup
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/links"
 )
 
 // KeyRail is the key of the values that two ranks send each other about a rail of their
-// connection: the number of the connection (4), the number of the rail, from 1 (1), and the
-// address of an endpoint, or nothing: the sender's endpoint is closed (docs/wire.md).
+// connection: the number of the connection (4) and a RailValue.
 const KeyRail = "ep/rail"
 
 const (
@@ -35,12 +36,14 @@ const (
 type railConn struct {
 	Rail
 	n      *Connection
-	theirs chan []byte   // the address of the peer's endpoint, once
-	closed chan struct{} // closed when the peer has closed its endpoint
-	joined chan struct{} // closed when connecting has succeeded or failed
+	theirs chan RailValue // the address of the peer's endpoint, once
+	closed chan struct{}  // closed when the peer has closed its endpoint
+	mark   uint64         // the last that the peer had then
+	joined chan struct{}  // closed when connecting has succeeded or failed
 	join   context.Context
 	giveUp context.CancelFunc
 
+	marks fabric.Region // of all attempts, and of the Peer; nil before the first; set before joined is closed
 	up    bool          // it was connected; set before joined is closed
 	said  bool          // the peer was told an address, so that it takes part; set before joined is closed
 	known bool          // the peer has this rail: it has told an address in an earlier attempt
@@ -49,9 +52,9 @@ type railConn struct {
 
 	// Dialer.mu guards these.
 	named, over, ending bool
-	idle                bool   // it is over, and nothing of it is in flight, on the side that is called
-	next                []byte // the peer's address for the next attempt
-	nextOver            bool   // which the peer has closed already
+	idle                bool       // it is over, and nothing of it is in flight, on the side that is called
+	next                *RailValue // the peer's address for the next attempt
+	nextOver            bool       // which the peer has closed already
 }
 
 var (
@@ -68,7 +71,7 @@ func (n *Connection) openRails() {
 
 // attempt returns an attempt that has not begun.
 func (n *Connection) attempt(r Rail) *railConn {
-	x := &railConn{Rail: r, n: n, pause: retryPause, theirs: make(chan []byte, 1), closed: make(chan struct{}), joined: make(chan struct{})}
+	x := &railConn{Rail: r, n: n, pause: retryPause, theirs: make(chan RailValue, 1), closed: make(chan struct{}), joined: make(chan struct{})}
 	x.join, x.giveUp = context.WithCancel(n.life)
 	return x
 }
@@ -84,17 +87,21 @@ func (r *railConn) connect() {
 		ctx, cancel = context.WithTimeout(ctx, l.SetupTimeout)
 		defer cancel()
 	}
+	theirs := RailValue{}
 	ep, err := links.Join(ctx, l.open[r.Index], links.ConnectOptions{
 		EndpointOptions: fabric.EndpointOptions{ID: n.ID(), Depth: l.Depth, PeerTimeout: l.PeerTimeout},
 		Own:             d.prog.Do,
 	}, func(mine []byte) ([]byte, error) {
+		if err := r.alloc(); err != nil {
+			return nil, err
+		}
 		r.said = true // if tell fails, it may have been told nevertheless
-		if err := r.tell(ctx, mine); err != nil {
+		if err := r.tell(ctx, RailValue{Address: mine, Word: r.marks.Key()}); err != nil {
 			return nil, err
 		}
 		select {
-		case theirs := <-r.theirs:
-			return theirs, nil
+		case theirs = <-r.theirs:
+			return theirs.Address, nil
 		case <-r.closed:
 			return nil, errRailClosed
 		case <-ctx.Done():
@@ -103,7 +110,7 @@ func (r *railConn) connect() {
 	})
 	if err == nil {
 		d.prog.Do(func() {
-			if err = n.c.peer.RailUp(r.Number, ep); err != nil {
+			if err = n.c.peer.RailUp(r.Number, ep, theirs.Word); err != nil {
 				ep.Close()
 			}
 		})
@@ -120,11 +127,34 @@ func (r *railConn) connect() {
 	r.end(err)
 }
 
-// tell sends the peer the address of this side's endpoint, or nothing.
-func (r *railConn) tell(ctx context.Context, address []byte) error {
+// alloc makes the memory for marks, once.
+func (r *railConn) alloc() (err error) {
+	d := r.n.c.d
+	if r.marks == nil {
+		if r.marks, err = d.links.open[r.Index].Alloc(initiator.MarksSize, fabric.AccessLocalWrite|fabric.AccessRemoteWrite); err != nil {
+			return err
+		}
+		d.prog.Do(func() { r.n.c.peer.RailMarks(r.Number, r.marks) })
+	}
+	return nil
+}
+
+// takeMark returns the last mark that the peer has placed, and clears it for the next attempt.
+// The endpoint of this side is closed.
+func (r *railConn) takeMark() uint64 {
+	if r.marks == nil {
+		return 0
+	}
+	b := r.marks.Bytes()[:markSize]
+	defer clear(b)
+	return binary.LittleEndian.Uint64(b)
+}
+
+// tell sends the peer the address of this side's endpoint, or that it is closed.
+func (r *railConn) tell(ctx context.Context, v RailValue) error {
 	n := r.n
-	val := append(append(n.Numbered(), byte(r.Number)), address...)
-	return n.c.d.links.job.Send(ctx, n.c.rank, KeyRail, val)
+	v.Number = r.Number
+	return n.c.d.links.job.Send(ctx, n.c.rank, KeyRail, v.Append(n.Numbered()))
 }
 
 // end closes the rail on both sides, once. It does not wait.
@@ -152,7 +182,11 @@ func (r *railConn) agree(why error) {
 	case <-life.Done():
 		return
 	}
-	d.prog.Do(func() { n.c.peer.RailDown(r.Number, why) })
+	mark := uint64(0)
+	d.prog.Do(func() {
+		n.c.peer.RailDown(r.Number, why)
+		mark = r.takeMark()
+	})
 	switch {
 	case r.up:
 		l.Log.Warn("rma: rail lost", "rank", n.c.rank, "rail", r.Where, "err", why)
@@ -172,7 +206,7 @@ func (r *railConn) agree(why error) {
 			}
 		})
 	}
-	if err := r.tell(life, nil); err != nil {
+	if err := r.tell(life, RailValue{Mark: mark}); err != nil {
 		if life.Err() == nil && r.up {
 			fail(fmt.Errorf("%w: %w", ErrNoConnection, err))
 		}
@@ -186,8 +220,12 @@ func (r *railConn) agree(why error) {
 	}
 	select {
 	case <-r.closed:
-		d.prog.Do(func() { n.c.peer.RailClosed(r.Number) })
-		d.prog.Kick()
+		var err error
+		d.prog.Do(func() { err = n.c.peer.RailClosed(r.Number, r.mark) })
+		if d.prog.Kick(); err != nil {
+			fail(err)
+			return
+		}
 		r.again()
 	case <-life.Done():
 	case <-late:
@@ -248,12 +286,13 @@ func (n *Connection) calls() bool { return n.c.d.links.job.Rank() < n.c.rank }
 func (r *railConn) succeed() *railConn {
 	n := r.n
 	x := n.attempt(r.Rail)
+	x.marks = r.marks
 	if x.known = r.known || r.named; !r.up {
 		x.pause = min(2*r.pause, maxRetryPause)
 	}
 	if r.next != nil {
 		x.named = true
-		x.theirs <- r.next
+		x.theirs <- *r.next
 	}
 	if r.nextOver {
 		x.over = true
@@ -284,43 +323,46 @@ func (n *Connection) RailLost(number int, why error) {
 // toldRail handles the peer's value about a rail. It returns false if the peer violates the
 // protocol. Under Dialer.mu.
 func (n *Connection) toldRail(val []byte) bool {
-	if len(val) == 0 || val[0] == 0 || val[0] > maxRail || n.c.own {
+	v, err := ParseRailValue(val)
+	if err != nil || n.c.own {
 		return false
 	}
 	for _, r := range n.rails {
-		if r.Number == int(val[0]) {
-			return r.told(val[1:])
+		if r.Number == v.Number {
+			return r.told(v)
 		}
 	}
-	bit := uint8(1) << val[0]
+	bit := uint8(1) << v.Number
 	if n.lacking&bit != 0 {
-		return len(val) == 1
+		return len(v.Address) == 0
 	}
 	n.lacking |= bit
-	if len(val) > 1 { // a rail that this side does not have
-		r := &railConn{Rail: Rail{Number: int(val[0])}, n: n}
-		n.c.d.tasks.Go(func() { n.Go(func() { _ = r.tell(n.life, nil) }) })
+	if len(v.Address) > 0 { // a rail that this side does not have
+		r := &railConn{Rail: Rail{Number: v.Number}, n: n}
+		n.c.d.tasks.Go(func() { n.Go(func() { _ = r.tell(n.life, RailValue{}) }) })
 	}
 	return true
 }
 
 // told handles the peer's value. Under Dialer.mu.
-func (r *railConn) told(address []byte) bool {
+func (r *railConn) told(v RailValue) bool {
+	opens := len(v.Address) > 0
+	v.Address = slices.Clone(v.Address)
 	switch {
-	case r.over && !r.n.calls() && len(address) > 0 && r.next == nil:
-		if r.next = slices.Clone(address); r.idle {
+	case r.over && !r.n.calls() && opens && r.next == nil:
+		if r.next = &v; r.idle {
 			x := r.succeed()
 			r.n.c.d.tasks.Go(func() { r.n.Go(x.connect) })
 		}
-	case r.over && r.next != nil && len(address) == 0 && !r.nextOver:
+	case r.over && r.next != nil && !opens && v.Mark == 0 && !r.nextOver: // nothing was placed on it
 		r.nextOver = true
-	case r.over || r.named && len(address) > 0:
+	case r.over || r.named && opens:
 		return false
-	case len(address) > 0:
+	case opens:
 		r.named = true
-		r.theirs <- address
+		r.theirs <- v
 	default:
-		r.over = true
+		r.over, r.mark = true, v.Mark
 		close(r.closed)
 		r.n.c.d.tasks.Go(func() { r.end(errRailClosed) })
 	}

@@ -2,6 +2,7 @@ package bringup
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"testing"
@@ -15,8 +16,11 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// told is what a side says about a rail: an address, or that its endpoint is closed.
-type told struct{ address string }
+// told is what a side says about a rail: an address, or that its endpoint is closed, and the last mark.
+type told struct {
+	address string
+	mark    uint64
+}
 
 var closedRail = told{}
 
@@ -33,7 +37,11 @@ func (j *recorder) Send(ctx context.Context, _ int, key string, val []byte) erro
 		return err
 	}
 	if key == KeyRail {
-		j.said <- told{string(val[5:])}
+		v, err := ParseRailValue(val[4:])
+		if err != nil {
+			return err
+		}
+		j.said <- told{string(v.Address), v.Mark}
 	}
 	return nil
 }
@@ -73,19 +81,37 @@ func (e *railEndpoint) Connect(ctx context.Context, _ []byte) error {
 // railPeer is a peer whose rail is idle when the test says so.
 type railPeer struct {
 	Peer
-	ups  chan struct{}
-	busy bool // owner's
+	ups   chan struct{}
+	busy  bool  // owner's
+	down  error // owner's
+	mine  fabric.Region
+	marks []uint64 // of the other side's closed rails; owner's
 }
 
-func (p *railPeer) Down(error) {}
-func (p *railPeer) Idle() bool { return true }
-func (p *railPeer) RailUp(int, fabric.Endpoint) error {
+func (p *railPeer) Down(err error) {
+	p.down = err
+}
+func (p *railPeer) Cause(err error) error { return err }
+func (p *railPeer) Idle() bool            { return true }
+func (p *railPeer) RailUp(int, fabric.Endpoint, fabric.RemoteKey) error {
 	p.ups <- struct{}{}
 	return nil
 }
-func (p *railPeer) RailDown(int, error) {}
-func (p *railPeer) RailClosed(int)      {}
-func (p *railPeer) RailIdle(int) bool   { return !p.busy }
+func (p *railPeer) RailMarks(_ int, mine fabric.Region) { p.mine = mine }
+func (p *railPeer) RailDown(int, error)                 {}
+func (p *railPeer) RailIdle(int) bool                   { return !p.busy }
+func (p *railPeer) RailClosed(_ int, mark uint64) error {
+	if mark == lie {
+		return errLied
+	}
+	p.marks = append(p.marks, mark)
+	return nil
+}
+
+// lie is a mark that the peer refuses with errLied.
+const lie = 1 << 40
+
+var errLied = errors.New("a mark that was not sent")
 
 // railRig is one side of a rail; the test is the other one.
 type railRig struct {
@@ -115,6 +141,7 @@ func newRailRig(t *testing.T, rank int) *railRig {
 	t.Cleanup(func() {
 		tasks.End()
 		require.NoError(t, r.prog.Close())
+		require.NoError(t, r.peer.mine.Close())
 		require.NoError(t, real.Close())
 	})
 	return r
@@ -123,8 +150,13 @@ func newRailRig(t *testing.T, rank int) *railRig {
 // hear is what the other side says.
 func (r *railRig) hear(address string) {
 	r.t.Helper()
-	val := append(append(r.n.Numbered(), 1), address...)
-	require.True(r.t, r.n.c.Told(KeyRail, val), "the other side broke no rule")
+	r.hearValue(RailValue{Address: []byte(address), Word: fabric.RemoteKey{Addr: 8, Len: 8}})
+}
+
+func (r *railRig) hearValue(v RailValue) {
+	r.t.Helper()
+	v.Number = 1
+	require.True(r.t, r.n.c.Told(KeyRail, v.Append(r.n.Numbered())), "the other side broke no rule")
 }
 
 // says waits for what this side says next.
@@ -143,7 +175,7 @@ func (r *railRig) up() {
 func (r *railRig) connect() {
 	r.link.connects <- struct{}{}
 	r.n.Go(r.n.rails[0].connect)
-	r.says(told{"mine"})
+	r.says(told{address: "mine"})
 	r.hear("theirs")
 	r.up()
 }
@@ -163,7 +195,7 @@ func TestRailsThatTheCallerGivesUpEnd(t *testing.T) {
 		r.says(closedRail)
 		r.link.connects <- struct{}{}
 		r.hear("theirs")
-		r.says(told{"mine"})
+		r.says(told{address: "mine"})
 		r.up()
 	}
 }
@@ -177,7 +209,7 @@ func TestRailsThatFailUnsaidAreCalledAgain(t *testing.T) {
 	r.prog.Do(func() { r.n.RailLost(1, errors.New("the test's")) })
 	r.says(closedRail)
 	r.hear("")
-	r.says(told{"mine"})
+	r.says(told{address: "mine"})
 	require.Empty(t, r.link.shortages)
 	r.link.connects <- struct{}{}
 	r.hear("theirs")
@@ -188,20 +220,60 @@ func TestRailsThatFailUnsaidAreCalledAgain(t *testing.T) {
 func TestRailsThatFailAtFirst(t *testing.T) {
 	r := newRailRig(t, 0)
 	r.n.Go(r.n.rails[0].connect)
-	r.says(told{"mine"})
+	r.says(told{address: "mine"})
 	r.hear("theirs")
 	r.hear("")
 	r.says(closedRail)
-	r.says(told{"mine"})
+	r.says(told{address: "mine"})
 	r.link.connects <- struct{}{}
 	r.hear("theirs")
 	r.up()
 
 	r = newRailRig(t, 0)
 	r.n.Go(r.n.rails[0].connect)
-	r.says(told{"mine"})
+	r.says(told{address: "mine"})
 	r.hear("") // it lacks the rail
 	r.says(closedRail)
 	testutil.Within(t, testutil.Limit, "nothing is tried again", r.n.tasks.Wait)
+	require.Empty(t, r.job.said)
+}
+
+// The last mark of each side reaches the other one when the rail is closed, and is gone at the next
+// attempt.
+func TestMarksAreSaidAtTheEndOfARail(t *testing.T) {
+	r := newRailRig(t, 1)
+	r.connect()
+	for i := range uint64(3) {
+		binary.LittleEndian.PutUint64(r.n.rails[0].marks.Bytes(), 7+i)
+		r.hearValue(RailValue{Mark: 5 + i})
+		r.says(told{mark: 7 + i})
+		r.link.connects <- struct{}{}
+		r.hear("theirs")
+		r.says(told{address: "mine"})
+		r.up()
+		require.Zero(t, binary.LittleEndian.Uint64(r.n.rails[0].marks.Bytes()))
+	}
+	r.prog.Do(func() { require.Equal(t, []uint64{5, 6, 7}, r.peer.marks) })
+}
+
+// A mark that cannot be ends the connection; a rail on which nothing was placed has none.
+func TestHostileMarks(t *testing.T) {
+	r := newRailRig(t, 1)
+	r.connect()
+	r.prog.Do(func() { r.peer.busy = true })
+	r.hear("")
+	r.says(closedRail)
+	r.hear("theirs")
+	v := RailValue{Number: 1, Mark: 1}
+	require.False(t, r.n.c.Told(KeyRail, v.Append(r.n.Numbered())))
+	require.Nil(t, r.peer.down)
+	r = newRailRig(t, 1)
+	r.connect()
+	r.hearValue(RailValue{Mark: lie})
+	r.says(closedRail)
+	testutil.Eventually(t, testutil.Limit, func() (ended bool) {
+		r.prog.Do(func() { ended = errors.Is(r.peer.down, errLied) })
+		return ended
+	}, "the connection ends")
 	require.Empty(t, r.job.said)
 }

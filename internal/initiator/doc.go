@@ -38,6 +38,8 @@
 //	group.go            groups of puts or gets: how they are chosen, what they hold back
 //	emulated_atomic.go  atomics that links do not implement
 //	rails.go            puts and gets divided over several connections
+//	rails_marks.go      which puts the peer has placed when one of them ends
+//	rails_ways.go       whole over which of them, or divided
 //	control.go          notifications and probes, which are posted before operations
 //	await.go            waits for words
 //	stage.go            memory of any kind, made usable by a link

@@ -225,7 +225,11 @@ func (q *Queue) Renew() []fabric.Region {
 
 // regions returns the memory of the connection.
 func (q *Queue) regions() (rs []fabric.Region) {
-	for _, r := range []fabric.Region{q.requests.mine, q.serving.region} {
+	all := []fabric.Region{q.requests.mine, q.serving.region}
+	for i := range q.rails.rail {
+		all = append(all, q.rails.rail[i].mine)
+	}
+	for _, r := range all {
 		if r != nil {
 			rs = append(rs, r)
 		}

@@ -209,13 +209,13 @@ func (o *Op) isHeld() bool {
 func (q *Queue) pass(l *opList) bool {
 	o := l.head
 	switch {
-	case q.groups.open > 0 && q.rails.open > 0:
+	case q.groups.open > 0 && q.rails.open > 0 && (!o.divides || q.groups.open > q.rails.held):
 		return false
 	case q.requests.state == wayFailed && o.kind == Accumulate:
 		l.spoil(q.requests.err)
 	case q.contended(o):
 		return q.lineUp(l)
-	case q.groups.open > 0 && o.isHeld():
+	case q.groups.open > q.rails.held && o.isHeld():
 		return false
 	case o.divides:
 		return q.rails.begin(l)

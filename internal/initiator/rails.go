@@ -1,6 +1,7 @@
 package initiator
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/bits"
@@ -18,16 +19,18 @@ import (
 //
 // Links order the requests of one connection only. Therefore an operation that uses other
 // rails is posted when the puts and atomics before it are complete, and nothing is posted
-// behind such a put until it is complete, messages included. Such gets are posted behind each
-// other.
+// behind such a put until it is complete, messages included, except for what one rail carries
+// whole behind puts that it carries whole. Such gets are posted behind each other.
 //
 // When a rail ends, its parts are posted again on rail 0, but not before both sides have
 // closed its endpoints: until then the peer could still place what was in flight. Parts name
-// the same memory each time, so that it does not matter what the first attempt has placed.
+// the same memory each time, so that it does not matter what the first attempt has placed,
+// unless a later put was placed as well (rails_marks.go).
 
 const (
-	// maxParts is the number of parts in flight on one rail.
-	maxParts = 8
+	// maxParts is the number of parts in flight on one rail, maxPuts that of whole puts, or more,
+	// up to maxBytes.
+	maxParts, maxPuts, maxBytes = 8, 2, 256 << 10
 
 	// learnFrom is the least size in bytes of a part that is timed: the latency does not
 	// hide the rate.
@@ -41,7 +44,8 @@ const (
 	settled = 4
 
 	// wholeTurns is how many operations in a row are predicted to gain nothing by being divided
-	// before the rails are timed again.
+	// before the rails are timed again: so many, times as the slowest rail is slower than the
+	// fastest.
 	wholeTurns = 128
 
 	// staleTurns is how many operations are divided before a rail that none of them has timed,
@@ -57,11 +61,19 @@ const (
 	partShift = 33
 )
 
-// Up adds the connection of a rail, from 1.
-func (x *Rails) Up(i int, ep fabric.Endpoint) {
+// Marks sets the memory of the marks of a rail, which belongs to the queue from then on, before its
+// first connection. The peer may write its first 8 bytes.
+func (x *Rails) Marks(i int, mine fabric.Region) {
+	x.q.eng.prog.AssertOwned()
+	x.rail[i].mine = mine
+}
+
+// Up adds the connection of a rail, from 1. The peer's word for marks is theirs, without a length
+// if the link does not copy 8 bytes when they are posted (fabric.FlagInline).
+func (x *Rails) Up(i int, ep fabric.Endpoint, theirs fabric.RemoteKey) {
 	x.q.eng.prog.AssertOwned()
 	r := &x.rail[i]
-	*r = rail{ep: ep, cost: x.assumed(), stats: r.stats}
+	*r = rail{ep: ep, cost: x.assumed(), stats: r.stats, marks: marks{mine: r.mine, theirs: theirs}}
 	x.some = true
 	x.forget(i)
 }
@@ -73,14 +85,17 @@ func (x *Rails) Down(i int) {
 	x.forget(i)
 }
 
-// Closed reports that the peer, too, has closed the connection of a rail.
-func (x *Rails) Closed(i int) {
+// Closed reports that the peer, too, has closed the connection of a rail, and the last mark that
+// it has. The error wraps ErrMisbehaves if that cannot be: then the connection must end.
+func (x *Rails) Closed(i int, mark uint64) error {
 	x.q.eng.prog.AssertOwned()
-	x.rail[i].ep, x.rail[i].closed = nil, true
-	for k := range x.due {
-		x.divert(&x.due[k])
+	r := &x.rail[i]
+	if err := r.check(mark); err != nil {
+		return err
 	}
-	x.kick()
+	r.ep, r.closed = nil, true
+	x.settle(i)
+	return nil
 }
 
 // Idle reports whether no request of a rail is in flight.
@@ -146,15 +161,24 @@ func (x *Rails) begin(l *opList) bool {
 			d.lens = [mr.MaxRails]int64{int64(o.sge.Len)}
 		}
 	}
-	// Alone on rail 0 it follows what is in flight there.
-	if (d.way != wayFirst || q.fenced) && (q.inflight > x.reads || x.open > 0 && (o.kind == Put || q.fenced)) {
+	switch {
+	case x.held > 0:
+		if q.fenced || d.probe || d.way != x.line || x.line == 0 || x.rail[x.line].ep == nil {
+			return false
+		}
+	case d.way == wayFirst && !q.fenced: // alone on rail 0 it follows what is in flight there
+	case q.inflight > x.reads || x.open > 0 && (o.kind == Put || q.fenced):
 		return false
 	}
 	if d.way == wayDivided && !d.probe {
 		x.divide(o, d) // by what is in flight now
 	}
+	most := maxParts
+	if o.kind == Put && d.way > wayFirst {
+		most = maxPuts
+	}
 	for i := range x.rail {
-		if d.lens[i] > 0 && x.rail[i].inflight >= maxParts {
+		if r := &x.rail[i]; d.lens[i] > 0 && r.inflight >= most && r.bytes+d.lens[i] > maxBytes {
 			return false
 		}
 	}
@@ -166,10 +190,16 @@ func (x *Rails) begin(l *opList) bool {
 		if n == 0 {
 			continue
 		}
-		u := duePart{o, uint8(d.left)}
-		d.parts[d.left] = part{off: off, n: uint32(n), rail: uint8(i)}
-		x.divert(&u) // the rail may have ended since
-		x.due = append(x.due, u)
+		p := part{off: off, n: uint32(n), rail: uint8(i)}
+		if i > 0 && x.rail[i].closed { // since the plan
+			x.rail[i].stats.Again++
+			p.rail = 0
+		}
+		if p.index = x.rail[p.rail].puts; o.kind == Put {
+			x.rail[p.rail].puts++
+		}
+		d.parts[d.left] = p
+		x.due = append(x.due, duePart{o, uint8(d.left)})
 		d.left++
 		off += uint32(n)
 	}
@@ -181,6 +211,12 @@ func (x *Rails) begin(l *opList) bool {
 	x.by[d.kind()]++
 	x.mix(d.began)
 	if o.kind == Put {
+		if x.held == 0 {
+			x.line = 0
+			if d.way > wayFirst && d.way < wayDivided && x.rail[d.way].marking() {
+				x.line = d.way
+			}
+		}
 		d.held = true
 		x.hold(1)
 	}
@@ -192,6 +228,7 @@ func (x *Rails) begin(l *opList) bool {
 func (x *Rails) hold(n int) {
 	g := &x.q.groups
 	was := g.open
+	x.held += n
 	g.open += n
 	if (was == 0) != (g.open == 0) {
 		x.q.host.Hold(g.open > 0)
@@ -232,7 +269,7 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 	if !others {
 		return false
 	}
-	if x.sample(&cs, n, lens) {
+	if (x.by[ways] == 0 || o.kind == Get) && x.sample(&cs, n, lens) {
 		if d.probe = true; lens[wayFirst] < n {
 			d.way = wayDivided
 		}
@@ -247,8 +284,12 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 			want[i] = max(cs[i].Latency+cs[i].PerByte*float64(n), 1)
 		}
 	}
-	if o.kind == Put && (o.next != nil || x.q.inflight > 0) {
-		want[wayFirst] -= cs[0].Latency // it is hidden by what is in flight
+	if o.kind == Put && (o.next != nil || x.q.inflight > 0 || x.open > 0) {
+		for i := range cs {
+			if can>>i&1 != 0 && (i == 0 || x.rail[i].marking()) {
+				want[i] = max(want[i]-cs[i].Latency, 1) // it is hidden by what is in flight
+			}
+		}
 	}
 	if n >= DivideFrom && x.pays(o, &cs, lens, want[wayFirst], &want[wayDivided]) {
 		can |= 1 << wayDivided
@@ -273,7 +314,8 @@ func (x *Rails) pays(o *Op, cs *[mr.MaxRails]logp.Rail, lens *[mr.MaxRails]int64
 	n := int64(o.sge.Len)
 	*end = logp.Cut(cs[:], n, logp.CutAlign, x.divisionCost(alone), alone, lens[:])
 	if lens[0] == n {
-		if x.whole++; x.whole%wholeTurns == 0 { // rates may have changed
+		if x.whole++; x.whole >= wholeTurns*spread(o.kind, cs) { // rates may have changed
+			x.whole = 0
 			for i := range x.rail {
 				x.rail[i].samples = 0
 			}
@@ -283,6 +325,21 @@ func (x *Rails) pays(o *Op, cs *[mr.MaxRails]logp.Rail, lens *[mr.MaxRails]int64
 	x.whole = 0
 	x.age()
 	return slices.Max(lens[:]) < n
+}
+
+// spread returns how many times as long as the fastest rail the slowest takes, and with it
+// puts that measure both, and hold back others: from 1 to lastPause. Gets do not: 1.
+func spread(k Kind, cs *[mr.MaxRails]logp.Rail) uint {
+	if k == Get {
+		return 1
+	}
+	low, high := never, 0.0
+	for i := range cs {
+		if c := &cs[i]; c.Busy < never {
+			low, high = min(low, c.PerByte), max(high, c.PerByte)
+		}
+	}
+	return uint(min(max(high/low, 1), lastPause))
 }
 
 // divide chooses the parts of o such that they end together, behind what is in flight.
@@ -341,20 +398,26 @@ func (x *Rails) sample(cs *[mr.MaxRails]logp.Rail, n int64, lens *[mr.MaxRails]i
 // post posts the parts that are due. It reports whether a link took any.
 func (x *Rails) post() (did bool) {
 	q := x.q
+	full := uint(0) // rails: their parts keep their order
 	for i := 0; i < len(x.due) && q.down == nil; {
 		u := x.due[i]
 		p := &u.o.more.parts[u.i]
 		ep := x.endpoint(int(p.rail))
-		if ep == nil {
+		if ep == nil || full>>p.rail&1 != 0 {
 			i++
 			continue
 		}
-		n, err := ep.Post(x.request(u, p))
+		wrs := x.request(u, p)
+		n, err := ep.Post(wrs)
+		if n > 0 && len(wrs) > 1 {
+			x.rail[p.rail].marked, p.marked = p.index, true
+		}
 		switch {
-		case n == 1:
+		case n == len(wrs):
 			x.took(u.o, p)
 			did = true
 		case err == nil: // the queue is full
+			full |= 1 << p.rail
 			if x.idle(int(p.rail)) {
 				did = true // no completion will follow: stay awake and retry
 			}
@@ -380,17 +443,22 @@ func (x *Rails) idle(i int) bool {
 	return x.rail[i].inflight == 0
 }
 
-// request returns the request of a part.
+// request returns the request of a part, and before it the mark that it needs.
 func (x *Rails) request(u duePart, p *part) []fabric.WR {
 	c, k := &x.q.eng.chain, &u.o.more.keys[p.rail]
 	c.used = 0
-	c.wrs[0] = fabric.WR{
-		ID: partID | uint64(p.rail)<<railShift | uint64(u.i)<<partShift | uint64(u.o.id),
+	n, id := 0, partID|uint64(p.rail)<<railShift
+	if r := &x.rail[p.rail]; u.o.kind == Put && p.rail > 0 && r.placing > 0 && r.marked < p.index {
+		c.wrs[0] = r.mark(c, id, p.index)
+		n = 1
+	}
+	c.wrs[n] = fabric.WR{
+		ID: id | uint64(u.i)<<partShift | uint64(u.o.id),
 		Op: u.o.kind.request(), Flags: fabric.FlagSignaled,
 		Local:      c.piece(fabric.SGE{Addr: u.o.sge.Addr + uint64(p.off), Len: p.n, LKey: k.LKey}),
 		RemoteAddr: u.o.remote + uint64(p.off), RKey: k.RKey,
 	}
-	return c.wrs[:1]
+	return c.wrs[:n+1]
 }
 
 // took records that a link took the request of a part.
@@ -399,6 +467,9 @@ func (x *Rails) took(o *Op, p *part) {
 	p.since, p.idle = time.Now(), r.inflight == 0
 	r.inflight++
 	r.bytes += int64(p.n)
+	if o.kind == Put {
+		r.placing++
+	}
 	if p.rail == 0 {
 		x.q.inflight++
 		if o.kind == Get {
@@ -424,14 +495,21 @@ func (x *Rails) complete(c *fabric.Completion) {
 	q := x.q
 	o := q.eng.inflight.find(c.ID & (1<<32 - 1))
 	if o == nil || o.q != q {
+		if c.Status == fabric.StatusRemoteAccess { // of a mark
+			q.host.Sever(c.Err())
+		}
 		return
 	}
 	i := uint8(c.ID >> partShift & (mr.MaxRails - 1))
 	d := &o.more.divided
 	p := &d.parts[i]
-	r := &x.rail[p.rail]
+	rail := int(p.rail)
+	r := &x.rail[rail]
 	r.inflight--
 	r.bytes -= int64(p.n)
+	if o.kind == Put {
+		r.placing--
+	}
 	if p.rail == 0 {
 		q.inflight--
 		q.full = false
@@ -442,9 +520,7 @@ func (x *Rails) complete(c *fabric.Completion) {
 	switch {
 	case c.Status == fabric.StatusOK:
 		x.time(p)
-		r.stats.Parts++
-		r.stats.Bytes += uint64(p.n)
-		x.end(o)
+		x.carried(o, p)
 	case p.rail == 0:
 		err := q.host.Reason(c)
 		o.note(err)
@@ -459,21 +535,56 @@ func (x *Rails) complete(c *fabric.Completion) {
 		x.end(o)
 		q.host.Sever(err)
 	default:
-		rail := int(p.rail)
-		u := duePart{o, i}
-		x.divert(&u)
-		x.due = append(x.due, u)
+		x.due = append(x.due, duePart{o, i})
 		x.failed(rail, c.Err())
-		x.kick()
 	}
+	x.settle(rail)
 }
 
-// divert moves a part whose rail is closed to rail 0.
-func (x *Rails) divert(u *duePart) {
-	if p := &u.o.more.parts[u.i]; p.rail != 0 && x.rail[p.rail].closed {
-		x.rail[p.rail].stats.Again++
-		p.rail = 0
+// settle ends the puts that the peer has placed on a rail that both sides have closed, and
+// diverts the other parts to rail 0, in order, when none is in flight any longer.
+func (x *Rails) settle(i int) {
+	r := &x.rail[i]
+	if i == 0 || !r.closed || r.inflight > 0 {
+		return
 	}
+	if x.line == i {
+		x.line = 0 // what is posted again is on rail 0
+	}
+	slices.SortStableFunc(x.due, func(a, b duePart) int { // on each rail
+		pa, pb := &a.o.more.parts[a.i], &b.o.more.parts[b.i]
+		return cmp.Or(cmp.Compare(pa.rail, pb.rail), cmp.Compare(pa.index, pb.index))
+	})
+	var placed []duePart
+	x.due = slices.DeleteFunc(x.due, func(u duePart) bool {
+		p := &u.o.more.parts[u.i]
+		switch {
+		case int(p.rail) != i:
+			return false
+		case u.o.kind == Put && p.index < r.placed:
+			placed = append(placed, u)
+			return true
+		}
+		p.rail, p.marked = 0, false
+		r.stats.Again++
+		return false
+	})
+	for _, u := range placed {
+		x.carried(u.o, &u.o.more.parts[u.i])
+	}
+	r.marks = marks{mine: r.mine}
+	x.kick()
+}
+
+// carried ends a part that the peer has placed or read.
+func (x *Rails) carried(o *Op, p *part) {
+	r := &x.rail[p.rail]
+	if p.marked {
+		r.confirmed = max(r.confirmed, p.index)
+	}
+	r.stats.Parts++
+	r.stats.Bytes += uint64(p.n)
+	x.end(o)
 }
 
 // kick has the parts that are due posted.

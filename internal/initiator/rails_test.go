@@ -41,7 +41,8 @@ func TestRailsAreTimedFirst(t *testing.T) {
 	require.True(t, timed && d.probe)
 	require.Equal(t, [mr.MaxRails]int64{0, n + 1}, d.lens)
 	x.rail[1].samples = 1
-	for x.whole < wholeTurns {
+	for turns := 0; x.rail[1].samples > 0; turns++ {
+		require.Less(t, turns, wholeTurns)
 		d, _ = plan(n)
 		require.False(t, d.probe)
 	}
@@ -56,7 +57,7 @@ func TestRailsAssumeThePath(t *testing.T) {
 	a.Prog.Do(func() {
 		x := a.Queue.Rails()
 		for i := 1; i < 3; i++ {
-			x.Up(i, struct{ fabric.Endpoint }{})
+			x.Up(i, struct{ fabric.Endpoint }{}, fabric.RemoteKey{})
 			defer x.Down(i)
 		}
 		x.rail[2].samples, x.rail[2].cost.PerByte = 1, 77

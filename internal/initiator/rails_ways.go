@@ -40,7 +40,7 @@ const (
 
 	// tooSlow is by how much a way must have become slower than the best one, by prediction, not
 	// to be tried when it is due, but later.
-	tooSlow = 4
+	tooSlow = 3
 
 	// smallTurns is the number of operations of any kind after which those that are too
 	// short to be divided may be tried in another way.
@@ -69,7 +69,7 @@ func (t *trial) choose(can uint, want *[ways]float64, known bool, inFlight int) 
 	t.depth = max(t.depth, inFlight)
 	n := uint(2*t.depth + burst) // of a trial: until those in flight have ended, and their successors have begun
 	for w := ways - 1; w >= 0; w-- {
-		if can>>w&1 == 0 || !t.due(w, n) || w == best && w != wayFirst {
+		if can>>w&1 == 0 || !t.due(w, n, first == wayFirst && want[w] == want[first]) || w == best && w != wayFirst {
 			continue
 		}
 		worse := 1.0
@@ -116,8 +116,15 @@ func (t *trial) promising(can uint, want *[ways]float64) int {
 	return fastest(can, want)
 }
 
-// due reports whether a way is to be tried, by n operations.
-func (t *trial) due(w int, n uint) bool { return t.turn-t.since[w] >= n/burst*t.pause[w] }
+// due reports whether a way is to be tried, by n operations. One that a trial has told nothing about,
+// because more operations were in flight than before, is soon, if nothing is known of the rails.
+func (t *trial) due(w int, n uint, blind bool) bool {
+	pause := n / burst * t.pause[w]
+	if t.cost[w] == 0 && blind {
+		pause /= firstPause / 4
+	}
+	return t.turn-t.since[w] >= pause
+}
 
 // best returns the fastest way of the set can, -1 if none is known.
 func (t *trial) best(can uint) int {
@@ -153,7 +160,7 @@ func fastest(can uint, want *[ways]float64) int {
 // be tried soon.
 func (t *trial) settled(can uint) bool {
 	for w := range ways {
-		if can>>w&1 != 0 && (t.tries[w] < pauses || t.due(w, burst)) {
+		if can>>w&1 != 0 && (t.tries[w] < pauses || t.due(w, burst, false)) {
 			return false
 		}
 	}

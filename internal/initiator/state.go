@@ -504,8 +504,10 @@ type divided struct {
 type part struct {
 	off, n uint32
 	rail   uint8
+	idle   bool      // posted with nothing else in flight on the rail
+	marked bool      // posted behind a mark
 	since  time.Time // posted
-	idle   bool      // with nothing else in flight on the rail
+	index  uint64    // number of puts before it on the rail's connection
 }
 
 // duePart is a part that is to be posted.
@@ -519,6 +521,8 @@ type Rails struct {
 	q     *Queue
 	rail  [mr.MaxRails]rail
 	open  int           // divided operations in flight
+	held  int           // those that nothing of another way may overtake
+	line  int           // the rail, from 1, on which puts may follow those held; 0: none
 	reads int           // requests of divided gets in flight on rail 0
 	due   []duePart     // parts to be posted when their rail takes them, or has been closed
 	by    [ways + 1]int // those of each way, and probes
@@ -538,12 +542,24 @@ type rail struct {
 	closed   bool            // both sides have closed it
 	inflight int             // parts
 	bytes    int64           // of these
-	last     time.Time       // completion
-	cost     logp.Rail
-	known    float64 // PerByte when it changed last
-	samples  int     // of cost since it was connected, or since sample forgot them
-	untimed  int     // divided operations since the last sample
-	stats    RailCounts
+	marks
+	last    time.Time // completion
+	cost    logp.Rail
+	known   float64 // PerByte when it changed last
+	samples int     // of cost since it was connected, or since sample forgot them
+	untimed int     // divided operations since the last sample
+	stats   RailCounts
+}
+
+// marks is what a rail has marked.
+type marks struct {
+	mine      fabric.Region    // MarksSize bytes, of the queue
+	theirs    fabric.RemoteKey // the peer's word; shorter than 8 bytes: no put follows another one
+	puts      uint64           // begun
+	placing   int              // puts in flight
+	marked    uint64           // the last mark that was posted
+	confirmed uint64           // the last mark that is known to be placed
+	placed    uint64           // the last mark of the peer, which has closed the rail
 }
 
 // RailCounts counts what has been sent over a rail by divided operations.
