@@ -76,7 +76,7 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 		return err
 	}
 	addPeers(e)
-	if e.prog, err = progress.New(e.links, e.proto, e.bringup.SpinPolicy()); err != nil {
+	if e.prog, err = progress.New(e.links, e.proto, e.bringup.SpinPolicy(), e.bringup.Home()); err != nil {
 		return err
 	}
 	e.opened.add(e.prog.Close)

@@ -68,7 +68,7 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 		return nil, fmt.Errorf("coll: %w", err)
 	}
 	s := &service{eng: eng, force: force, check: check, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, refused: map[string]map[int]error{}, lost: map[int]error{},
-		fetching: make([][2]int, eng.Size()), contention: cpu.NewContention()}
+		fetching: make([][2]int, eng.Size()), contention: cpu.NewContention(home(eng))}
 	s.wake = sync.OnceValues(func() (*rma.Region, error) { return eng.Alloc(8, rma.PeersWrite) })
 	ranks := make([]int, eng.Size())
 	for r := range ranks {
@@ -100,6 +100,12 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 	}
 	services.of[eng] = s
 	return s, nil
+}
+
+// home returns the processor of the rank of an engine among those of its host.
+func home(eng *rma.Engine) int {
+	at := rma.PlaceOf(eng.Peer(eng.Rank()))
+	return cpu.Home(cpu.Allowed(), at.LocalRank, at.LocalSize)
 }
 
 // payload returns a number for a message with data.

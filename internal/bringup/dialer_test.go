@@ -55,7 +55,7 @@ func TestRenewWaitsForTheLastTask(t *testing.T) {
 	link, err := sim.NewNetwork(sim.Options{}).NewLink()
 	require.NoError(t, err)
 	defer link.Close()
-	prog, err := progress.New([]fabric.Link{link}, idle{}, cpu.SpinPolicy{})
+	prog, err := progress.New([]fabric.Link{link}, idle{}, cpu.SpinPolicy{}, cpu.NoHome)
 	require.NoError(t, err)
 	defer prog.Close()
 	prog.Start()

@@ -20,6 +20,12 @@ func (l *Links) SpinPolicy() cpu.SpinPolicy {
 	return p
 }
 
+// Home returns the processor of this rank among those of its host, see [cpu.Home].
+func (l *Links) Home() int {
+	p := l.Place(l.job.Rank())
+	return cpu.Home(l.hosts[l.job.Rank()].CPUs, p.LocalRank, p.LocalSize)
+}
+
 // sets returns the processors that each rank on the host of rank may use.
 func (l *Links) sets(rank int) (sets []cpu.Set) {
 	for _, o := range l.hosts {

@@ -130,7 +130,7 @@ func newRailRig(t *testing.T, rank int) *railRig {
 	r := &railRig{t: t, job: &recorder{rank: rank, said: make(chan told, 100)},
 		link: &railLink{Link: real, shortages: make(chan error, 10), connects: make(chan struct{}, 10)},
 		peer: &railPeer{ups: make(chan struct{}, 10)}}
-	r.prog, err = progress.New([]fabric.Link{real}, idle{}, cpu.SpinPolicy{})
+	r.prog, err = progress.New([]fabric.Link{real}, idle{}, cpu.SpinPolicy{}, cpu.NoHome)
 	require.NoError(t, err)
 	r.prog.Start()
 	tasks := NewTasks()

@@ -14,9 +14,16 @@ import (
 //
 // The time doubles whenever a yield afterwards, which is the probe, is late again.
 //
-// A yield that returned soon, but not at once, has run a thread that yields as well, such as
-// the awaited rank on the same processor: the two take turns. Meanwhile waits yield after one
-// poll, because a spin delays the thread that has the answer.
+// A yield that returned soon, but not at once, may have run a thread that yields as well, such
+// as the awaited rank on the same processor: the two take turns. Meanwhile waits yield after one
+// poll, because a spin delays the thread that has the answer. A slow yield alone is no sign of
+// that: an interrupt or a cold cache makes one as long. So the next yield must have switched
+// threads, as the kernel counts it.
+//
+// The kernel leaves two threads that take turns where they are, even if another processor is
+// idle: what has run a short time ago stays where its cache is. If each rank can have a processor
+// of its own, a thread of a rank that takes turns elsewhere than at home, see [Home], goes there,
+// and returns if a thread computes there. The time until the next try doubles in that case.
 //
 // A turn of other goroutines of the process that took as long as the scheduler lets one compute
 // has run one that computes: for a while waits do without such turns until they sleep, see
@@ -24,13 +31,18 @@ import (
 type Contention struct {
 	threads  period       // threads that want the processors
 	compute  period       // goroutines of this process that compute
+	settled  period       // after a way home
 	turns    atomic.Int32 // empty yields until waits spin again
+	sure     atomic.Int32 // yields that count as turns without a look at the kernel's count
 	late     int64        // ticks of the shortest yield that has run a thread that computes
 	long     int64        // ticks of the shortest turn in which a goroutine has computed
 	least    int64        // ticks of a first period
 	most     int64
-	switched int64 // ticks of the shortest yield that has run another thread
-	short    int64 // ticks of the shortest that is not a turn because it is too long
+	switched int64       // ticks of the shortest yield that has run another thread
+	short    int64       // ticks of the shortest that is not a turn because it is too long
+	home     int         // the processor of this rank, or NoHome
+	confirm  func() bool // yields, and reports whether that has run another thread
+	settle   func(home int, late int64) (moved bool)
 }
 
 // period is a time in which waits adapt to something, unless it is over.
@@ -81,7 +93,7 @@ const (
 	// Periods without turns of goroutines that compute are maxShared to longest times as long:
 	// a probe costs 10 to 20 ms for each such goroutine, and a period that is too long costs
 	// other goroutines the time of some yields.
-	longest = 8
+	longest = 8 // and between ways home up to maxShared to longest times as long
 
 	// turnYield and shortYield bound the time of a yield that has run a thread that takes
 	// turns, as multiples of an empty yield, 0.2 µs. A switch there and back takes 1.2 µs in
@@ -94,15 +106,20 @@ const (
 	// emptyYields is the number of yields without another thread after which the turns are
 	// over. Of the yields beside a thread that yields, up to a quarter return at once.
 	emptyYields = 16
+
+	// sureYields is the number of yields for which the kernel's count of switches holds: it takes
+	// two system calls and a yield.
+	sureYields = 64
 )
 
-// NewContention returns an account without contention.
-func NewContention() *Contention {
+// NewContention returns an account without contention of a rank with a home, or NoHome.
+func NewContention(home int) *Contention {
 	ticks := func(d time.Duration) int64 { return int64(float64(d) / NsPerTick()) }
 	empty := float64(emptyYield())
 	return &Contention{
 		late: ticks(lateYield), long: ticks(longTurn), least: ticks(minShared), most: ticks(maxShared),
 		switched: int64(turnYield * empty), short: int64(shortYield * empty),
+		home: home, confirm: yieldSwitches, settle: settle,
 	}
 }
 
@@ -122,6 +139,24 @@ func (c *Contention) yield() (late bool) {
 	return c.yielded(now-begun, now)
 }
 
+// takeTurns remembers that yields run threads that yield soon, if the next one does.
+func (c *Contention) takeTurns() {
+	if c.sure.Add(-1) < 0 {
+		if !c.confirm() {
+			return
+		}
+		if now := Ticks(); c.home != NoHome && !c.settled.now() {
+			c.settled.begin(now, c.least, longest*c.most)
+			if c.settle(c.home, c.late) {
+				c.settled.span.Store(0) // the next period is a first one
+			}
+			return
+		}
+		c.sure.Store(sureYields)
+	}
+	c.turns.Store(emptyYields)
+}
+
 // yielded is yield for a yield of the given time in ticks, which ended at now.
 func (c *Contention) yielded(took, now int64) (late bool) {
 	switch {
@@ -133,7 +168,7 @@ func (c *Contention) yielded(took, now int64) (late bool) {
 			c.turns.Store(n - 1)
 		}
 	case took < c.short:
-		c.turns.Store(emptyYields)
+		c.takeTurns()
 	}
 	return false
 }

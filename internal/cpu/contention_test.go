@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,7 +11,7 @@ import (
 // A late yield makes the waits of a period short; the periods grow while the probes after
 // them are late as well.
 func TestPeriodsOfContention(t *testing.T) {
-	c := NewContention()
+	c := NewContention(NoHome)
 	require.False(t, c.Shared())
 	now := int64(1 << 40)
 	span := func() int64 { c.threads.begin(now, c.least, c.most); return c.threads.until.Load() - now }
@@ -34,7 +35,7 @@ func TestPeriodsOfContention(t *testing.T) {
 
 // While the processor is shared, a wait that can sleep looks twice and does not yield.
 func TestSharedProcessorsEndSpins(t *testing.T) {
-	c := NewContention()
+	c := NewContention(NoHome)
 	c.short = 0 // no yield is a turn
 	s := Spinner{Policy: &Roomy, Contention: c}
 	spins := func() (n int) {
@@ -64,10 +65,11 @@ func TestSharedProcessorsEndSpins(t *testing.T) {
 // While yields run threads that yield soon, a wait yields at its first step; yields that run
 // no thread, or one that computes, do not count.
 func TestTurnsReplaceSpins(t *testing.T) {
-	c := NewContention()
+	c := NewContention(NoHome)
 	require.Positive(t, c.switched)
 	require.Less(t, c.switched, c.short)
 	c.switched, c.short, c.late = -2, -1, math.MaxInt64 // the yields of s itself are none of these
+	c.confirm = func() bool { return true }
 	const empty, turn, long = -3, -2, -1
 	s := Spinner{Policy: &Roomy, Contention: c}
 	first := func() int { s.Reset(); return s.Wait() }
@@ -105,7 +107,7 @@ func TestTurnsReplaceSpins(t *testing.T) {
 // A wait gives goroutines of the process turns, unless these compute; then it does so again
 // when a while has passed. A caller that holds what they need gives the turns itself.
 func TestTurnsOfGoroutines(t *testing.T) {
-	c := NewContention()
+	c := NewContention(NoHome)
 	c.short, c.late, c.long = 0, math.MaxInt64, math.MaxInt64 // whatever the machine does
 	s := Spinner{Policy: &Roomy, Contention: c, Holds: true}
 	turns := func() (n int) {
@@ -143,4 +145,47 @@ func TestTurnsOfGoroutines(t *testing.T) {
 	s.Locked, s.Holds = true, true
 	c.compute.until.Store(0)
 	require.Zero(t, turns(), "a locked thread")
+}
+
+// A slow yield counts as a turn only if the next one has switched threads; after that, others
+// do without a look.
+func TestSlowYieldsAreNoTurns(t *testing.T) {
+	c := NewContention(NoHome)
+	c.switched, c.short, c.late = 0, 2, math.MaxInt64
+	looks, switches := 0, false
+	c.confirm = func() bool { looks++; return switches }
+	for range 3 {
+		require.False(t, c.yielded(1, 0))
+		require.False(t, c.TakesTurns())
+	}
+	require.Equal(t, 3, looks)
+	switches = true
+	for range 1 + sureYields {
+		require.False(t, c.yielded(1, 0))
+		require.True(t, c.TakesTurns())
+	}
+	require.Equal(t, 4, looks)
+	switches = false
+	require.False(t, c.yielded(1, 0))
+	require.Equal(t, 5, looks)
+}
+
+// Threads that yield on one processor are switched, soon or late.
+func TestYieldSwitches(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	for range runtime.NumCPU() + 1 {
+		go func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					Yield()
+				}
+			}
+		}()
+	}
+	for !yieldSwitches() {
+	}
 }

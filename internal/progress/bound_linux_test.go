@@ -19,7 +19,7 @@ func TestStartOn(t *testing.T) {
 	a, _ := pair(t, sim.Options{Caps: sim.CapsLike("tcp")})
 	cpus := cpu.Allowed().CPUs()
 	last := cpu.Of(cpus[len(cpus)-1])
-	e, err := New([]fabric.Link{a.link}, a, cpu.Default())
+	e, err := New([]fabric.Link{a.link}, a, cpu.Default(), cpu.NoHome)
 	require.NoError(t, err)
 	require.NoError(t, a.eng.Close()) // e takes over
 	a.eng = e
@@ -42,7 +42,7 @@ func TestStartOn(t *testing.T) {
 
 func TestStartOnAProcessorThatIsNotThere(t *testing.T) {
 	a, _ := pair(t, sim.Options{})
-	e, err := New([]fabric.Link{a.link}, a, cpu.Default())
+	e, err := New([]fabric.Link{a.link}, a, cpu.Default(), cpu.NoHome)
 	require.NoError(t, err)
 	require.ErrorIs(t, StartOn(e, cpu.Of(cpu.MaxCPU-1)), syscall.EINVAL)
 	closed := make(chan error, 1)

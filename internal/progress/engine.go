@@ -119,14 +119,15 @@ func (s *serves) any() bool {
 }
 
 // New creates an engine for links, which the caller must close, after Close. Waits follow
-// the spin policy. Start starts its goroutine, when the protocol is ready.
-func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy) (*Engine, error) {
+// the spin policy, of a rank whose home is [cpu.Home]. Start starts its goroutine, when the
+// protocol is ready.
+func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy, home int) (*Engine, error) {
 	e := &Engine{
 		links: links, proto: p, policy: policy,
 		nudge: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if policy.Adapt {
-		e.contention = cpu.NewContention()
+		e.contention = cpu.NewContention(home)
 	}
 	for _, l := range links {
 		if s, ok := l.(fabric.Serving); ok {

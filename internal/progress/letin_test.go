@@ -27,7 +27,7 @@ func (b *busy) Complete(int, []fabric.Completion) {}
 // busy the links are; else Do would depend on luck.
 func TestBusyLoopLetsOthersIn(t *testing.T) {
 	p := &busy{}
-	e, err := New(nil, p, cpu.Default())
+	e, err := New(nil, p, cpu.Default(), cpu.NoHome)
 	require.NoError(t, err)
 	e.Start()
 	defer func() { require.NoError(t, e.Close()) }()
@@ -50,7 +50,7 @@ func TestBusyLoopLetsOthersIn(t *testing.T) {
 
 // An engine that was never started closes.
 func TestCloseBeforeStart(t *testing.T) {
-	e, err := New(nil, nothing{}, cpu.Default())
+	e, err := New(nil, nothing{}, cpu.Default(), cpu.NoHome)
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
 }

@@ -126,7 +126,7 @@ func pair(t testing.TB, o sim.Options) (a, b *side) {
 	require.NoError(t, g.Wait())
 	for _, s := range sides {
 		var err error
-		s.eng, err = New([]fabric.Link{s.link}, s, cpu.Default())
+		s.eng, err = New([]fabric.Link{s.link}, s, cpu.Default(), cpu.NoHome)
 		require.NoError(t, err)
 		s.eng.Start()
 	}
@@ -271,7 +271,7 @@ func TestNothingAfterClose(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	a := &after{Link: l}
-	e, err := New([]fabric.Link{a}, a, cpu.Default())
+	e, err := New([]fabric.Link{a}, a, cpu.Default(), cpu.NoHome)
 	require.NoError(t, err)
 	require.False(t, e.Progress())
 	require.EqualValues(t, 2, a.calls.Swap(0)) // a step and a poll; no goroutine has been started
@@ -434,7 +434,7 @@ var shortOfDescriptors = testutil.NewChild("short of descriptors", func(_ []stri
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 			return err
 		}
-		if _, err := New(links, nothing{}, cpu.SpinPolicy{}); !errors.Is(err, fabric.ErrResources) || !errors.Is(err, unix.EMFILE) {
+		if _, err := New(links, nothing{}, cpu.SpinPolicy{}, cpu.NoHome); !errors.Is(err, fabric.ErrResources) || !errors.Is(err, unix.EMFILE) {
 			return fmt.Errorf("with %d descriptors more: %w", more, err)
 		}
 	}

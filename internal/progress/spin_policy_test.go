@@ -54,7 +54,7 @@ func TestPatienceBoundsPolls(t *testing.T) {
 	p := cpu.SpinPolicy{Polls: 20, Pauses: 10, Yields: 7}
 	const looks = 20 + 10 + 7
 	l := &idle{ev: ev, armed: make(chan int64, 1)}
-	e, err := New([]fabric.Link{l}, nothing{}, p)
+	e, err := New([]fabric.Link{l}, nothing{}, p, cpu.NoHome)
 	require.NoError(t, err)
 	e.Start()
 	defer e.Close()
@@ -107,7 +107,7 @@ func TestRequestsOfPeersKeepAwake(t *testing.T) {
 	p := cpu.SpinPolicy{Polls: 20, Pauses: 10, Yields: 7}
 	const looks, every, requests = 20 + 10 + 7, 10, 1000
 	l := &server{idle{ev: ev, armed: make(chan int64, requests)}, every, requests, make(chan struct{})}
-	e, err := New([]fabric.Link{l}, nothing{}, p)
+	e, err := New([]fabric.Link{l}, nothing{}, p, cpu.NoHome)
 	require.NoError(t, err)
 	e.Start()
 	defer e.Close()
