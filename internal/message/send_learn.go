@@ -28,8 +28,11 @@ const (
 	driftFactor = 2
 	driftAfter  = 32
 	// learnRetry is the part of the interval after which the next attempt follows if the
-	// link was busy.
-	learnRetry = 8
+	// link was busy; after each further one twice as many messages, up to learnPatience
+	// intervals. In a stream it is busy whenever it is asked, and each attempt takes two
+	// messages off the short path, which costs some µs.
+	learnRetry    = 8
+	learnPatience = 8
 )
 
 // learner times a backlog at intervals, from the first step of sending it to its last event
@@ -40,6 +43,7 @@ type learner struct {
 	*model
 	left  int            // backlogs until the next step
 	every int            // 0: off
+	again int            // backlogs until the next attempt if the link is busy
 	from  logp.Params    // to compare with
 	obs   *logp.Observer // nil until a backlog is timed
 	clock func() int64
@@ -87,6 +91,7 @@ func (l *learner) open(o *Options) {
 		return
 	}
 	l.every, l.left, l.unpublished = o.Learn, o.Learn, learnPublish
+	l.again = max(l.every/learnRetry, 1)
 	l.clock, l.scale = o.clock, func() float64 { return 1 }
 	if l.clock == nil {
 		l.clock, l.scale = cpu.Ticks, sinceOpen()
@@ -147,11 +152,11 @@ func (l *learner) timeNext(announced int) bool {
 		// If nothing was signalled, the backlog before was announced, and everything before
 		// it is complete when that is.
 		if l.signed && !l.ring.Done(l.pos) || announced > 0 {
-			l.left = max(l.every/learnRetry, 1)
+			l.left, l.again = l.again, min(2*l.again, learnPatience*l.every)
 			l.stats.Busy++
 			return false
 		}
-		l.step = timing
+		l.step, l.again = timing, max(l.every/learnRetry, 1)
 		return true
 	}
 	l.step, l.left = quiet, 1

@@ -264,6 +264,32 @@ func TestABusyLinkIsNotTimed(t *testing.T) {
 	}
 }
 
+// In a stream the link is busy at each attempt, so that there are fewer and fewer; the first time
+// that it is not, they are as frequent as before.
+func TestABusyLinkIsAskedSeldom(t *testing.T) {
+	t.Parallel()
+	const every = 64
+	_, a, _ := pacedPair(t, Options{Learn: every})
+	l := &a.ch.learn
+	busy := func() int {
+		require.True(t, l.timeNext(0), "the backlog before is signalled")
+		require.False(t, l.timeNext(1))
+		return l.left
+	}
+	for range 2 {
+		for n := every / learnRetry; n < learnPatience*every; n *= 2 {
+			require.Equal(t, n, busy())
+		}
+		for range 3 {
+			require.Equal(t, learnPatience*every, busy())
+		}
+		require.True(t, l.timeNext(0))
+		require.True(t, l.timeNext(0))
+		require.Equal(t, timing, l.step)
+		l.step = resting
+	}
+}
+
 func TestLearningAllocatesNothing(t *testing.T) {
 	_, a, b := pacedPair(t, Options{Learn: 1})
 	p := &pair2{a: a, b: b}
