@@ -15,7 +15,7 @@ const (
 	algHalving                 // recursive halving, then doubling (Rabenseifner)
 	algRing                    // blocks from rank to rank, p-1 rounds
 	algScatter                 // reduce or scatter blocks first, then collect them
-	algFlags                   // a tree, doubling or dissemination by lines of a board
+	algFlags                   // a tree, doubling, dissemination or linear by lines of a board
 	algShared                  // all ranks with all, by memory that they share
 	algSingle                  // all ranks with all, each reads the memory of the others' calls
 	algHierarchy               // within each host, among one rank of each, within each host
@@ -25,6 +25,12 @@ const (
 var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter", "flags", "shared", "single", "hierarchy"}
 
 func (a algorithm) String() string { return algNames[a] }
+
+// linear reports whether an exchange of all with all by p ranks is by a message for each pair: by
+// flags, if a board has as many lines.
+func (a algorithm) linear(p int) bool {
+	return a == algLinear || a == algFlags && p-1 <= boardLines(p)
+}
 
 // onBoard reports whether a board performs the operations of an algorithm.
 func (a algorithm) onBoard() bool { return a == algFlags || a.tells() }
@@ -102,9 +108,9 @@ var (
 		kindGatherv:        {algLinear},
 		kindScatter:        {algBinomial, algLinear, algShared, algSingle, algHierarchy},
 		kindScatterv:       {algLinear},
-		kindAllgather:      {algDissemination, algRing, algLinear, algShared, algSingle, algHierarchy},
+		kindAllgather:      {algDissemination, algRing, algLinear, algFlags, algShared, algSingle, algHierarchy},
 		kindAllgatherv:     {algLinear, algRing},
-		kindAlltoall:       {algDissemination, algLinear, algShared, algSingle, algHierarchy},
+		kindAlltoall:       {algDissemination, algLinear, algFlags, algShared, algSingle, algHierarchy},
 		kindAlltoallv:      {algLinear},
 		kindScan:           {algDissemination},
 		kindExscan:         {algDissemination},

@@ -98,8 +98,12 @@ func (t *team) choose(pr *problem, tag uint32) (a algorithm, ok bool) {
 // p ranks that has boards and areas.
 func byBoards(c call, p int) byBoard {
 	n := c.count * uint64(c.size)
+	line := n
+	if (c.kind == kindAllgather || c.kind == kindAlltoall) && !algFlags.linear(p) {
+		line *= uint64(p) / 2 // the most blocks of a message
+	}
 	return byBoard{
-		flags:  n <= lineMax,
+		flags:  n <= lineMax && line <= lineMax,
 		shared: c.size <= lineMax && n <= sharedMax && sharedRounds(c.kind, p, int(n)) <= maxRounds,
 		single: n <= sharedMax,
 	}

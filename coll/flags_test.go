@@ -15,13 +15,13 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-const byFlags = "barrier=flags,bcast=flags,reduce=flags,allreduce=flags"
+const byFlags = "barrier=flags,bcast=flags,reduce=flags,allreduce=flags,allgather=flags,alltoall=flags"
 
 // Operations by flags, of ranks that start and wait for them in all ways, beside operations by
 // messages and of other tags, have the results of a serial reference, over many uses of each
 // line.
 func TestFlags(t *testing.T) {
-	for _, p := range []int{2, 3, 5, 8} {
+	for _, p := range []int{2, 3, 5, 8, 12} { // 12: linear has too few lines
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
 			t.Parallel()
 			ctx := testutil.Context(t, testutil.Limit)
@@ -39,7 +39,7 @@ func TestFlags(t *testing.T) {
 					expect := want(seed, 0, p, n, input, add)
 					on := team
 					var q *Request
-					switch same.IntN(6) {
+					switch same.IntN(8) {
 					case 0:
 						q = StartBarrier(team)
 						expect = input(seed, r, n)
@@ -55,6 +55,22 @@ func TestFlags(t *testing.T) {
 						fallthrough
 					case 4:
 						q = StartAllreduce(on, nil, got, Sum)
+					case 5:
+						n = 1 + n%10 // of the whole, each block is
+						mine := input(seed, r, n)
+						got, expect = make([]int64, p*n), nil
+						for s := range p {
+							expect = append(expect, input(seed, s, n)...)
+						}
+						q = StartAllgather(team, mine, got)
+					case 6:
+						n = 1 + n%10
+						got, expect = nil, nil
+						for s := range p {
+							got = append(got, input(seed+uint64(s), r, n)...)
+							expect = append(expect, input(seed+uint64(r), s, n)...)
+						}
+						q = StartAlltoall(team, nil, got)
 					default: // by messages
 						got, expect = input(seed, r, 100), want(seed, 0, p, 100, input, add)
 						q = StartAllreduce(team, nil, got, Sum)

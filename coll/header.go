@@ -19,7 +19,7 @@ const (
 
 const (
 	headerSize = 40
-	version    = 4
+	version    = 5
 	maxElement = 1<<16 - 1
 	maxCount   = 1<<48 - 1
 	maxSlot    = 1<<24 - 1

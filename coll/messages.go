@@ -499,10 +499,10 @@ func (b *builder) scatter(alg algorithm, root int, send []mem, recv mem) {
 // allgather distributes the blocks of all ranks; this rank's is there after the step first.
 func (b *builder) allgather(alg algorithm, blocks []mem, first int32) {
 	p := b.size
-	switch alg {
-	case algRing:
+	switch {
+	case alg == algRing:
 		b.ring(blocks, first, own)
-	case algLinear:
+	case alg.linear(p):
 		b.exchange(blocks, first)
 	default: // Bruck et al. 1997: block i is that of the rank i above this one
 		all := b.blocksOf(blocks[b.rank].n, p)
@@ -554,7 +554,7 @@ func (b *builder) alltoall(alg algorithm, send, recv []mem) {
 		b.levels.alltoall(send, recv, after)
 		return
 	}
-	if alg == algLinear {
+	if alg.linear(p) {
 		sent := make([]int32, p)
 		before := after
 		for s := 1; s < p; s++ {

@@ -85,10 +85,10 @@ const messageWork = 1000
 // lineWork is the work for a line of a board at each end, in ns.
 const lineWork = 100
 
-// tellWork is the work for a store to another rank's line, tellLatency the time until it is
+// tellWork is the work for a store to another rank's line, lineLatency the time until it is
 // seen there, a cache line from one processor to another, and turnWork that of a wait in which
 // ranks that share processors take turns, in ns.
-const tellWork, tellLatency, turnWork = 50, 200, 200
+const tellWork, lineLatency, turnWork = 50, 200, 200
 
 // tale is what a rank has told, and when it is heard.
 type tale struct {
@@ -408,10 +408,10 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				}
 				cpu.free += tellWork
 				peer := &st[r]
-				peer.told[m.rank] = append(peer.told[m.rank], tale{s.slot, cpu.free + tellLatency})
+				peer.told[m.rank] = append(peer.told[m.rank], tale{s.slot, cpu.free + lineLatency})
 				if i := peer.hears; i != none && ranks[r].steps[i].peer == m.rank {
 					peer.hears = none
-					heap.Push(&q, moment{cpu.free + tellLatency, int32(r), i})
+					heap.Push(&q, moment{cpu.free + lineLatency, int32(r), i})
 				}
 			}
 			done(m.rank, m.step, cpu.free)
@@ -447,6 +447,9 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				continue
 			}
 			cpu.take(m.rank, m.ns, false)
+			if s.from.buf < 0 {
+				cpu.free += lineLatency // the first line comes from another processor
+			}
 			cpu.free += work
 			done(m.rank, m.step, cpu.free)
 		}

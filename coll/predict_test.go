@@ -60,7 +60,7 @@ func TestPredict(t *testing.T) {
 			return es[0].Algorithm
 		}
 		if small := first("allreduce", 8); link == "shm" {
-			require.Equal(t, "shared", small)
+			require.Equal(t, "flags", small)
 			require.Equal(t, "shared", first("barrier", 0))
 			require.Equal(t, "shared", first("bcast", 8))
 		} else {

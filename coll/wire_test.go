@@ -22,13 +22,13 @@ var (
 	goldenHeader = header{tag: 7, seq: 0x01020304, slot: 9, call: goldenCall, bytes: 40}
 	zeros        = strings.Repeat("00", reasonSize)
 	goldenFrames = map[string]frame{
-		"0401000005000000" + "0100000000000000" + "0200000000000000" + zeros + "030061622d": {kind: frameJoin, number: 5, nonce: 1, members: 2, name: "ab-"},
-		"0407000006000000" + zeros[:32] + "0103000002000000" + zeros[16:] + "0000":          {kind: frameRevoke, number: 6, why: reason{code: 1, op: kindReduce, rank: 2}},
+		"0501000005000000" + "0100000000000000" + "0200000000000000" + zeros + "030061622d": {kind: frameJoin, number: 5, nonce: 1, members: 2, name: "ab-"},
+		"0507000006000000" + zeros[:32] + "0103000002000000" + zeros[16:] + "0000":          {kind: frameRevoke, number: 6, why: reason{code: 1, op: kindReduce, rank: 2}},
 	}
 )
 
 func TestGoldenHeader(t *testing.T) {
-	const golden = "07000000040302010900000400000000" + "03010e02020000000500000000000800" + "2800000000000000"
+	const golden = "07000000040302010900000500000000" + "03010e02020000000500000000000800" + "2800000000000000"
 	b := make([]byte, headerSize)
 	goldenHeader.put(b)
 	require.Equal(t, golden, hex.EncodeToString(b))
