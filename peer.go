@@ -326,7 +326,33 @@ func (p *Peer) vector(k initiator.Kind, local []Buffer, remote []Span) Request {
 	case c.Overlap(k == initiator.Put):
 		return p.drop(o, ErrOverlap)
 	}
+	if n := max(len(local), len(remote)); p.railed && c.Len() >= uint64(n)*initiator.PiecesFrom && n > 0 {
+		divideVector(p, o, local, remote)
+	}
 	return p.post(o)
+}
+
+// divideVector lets the engine divide the pieces of a vector, which have been checked, over the
+// rails, if the memory on each side has one key.
+func divideVector(p *Peer, o *initiator.Op, local []Buffer, remote []Span) {
+	for i := range local {
+		if local[i].region != local[0].region {
+			return
+		}
+	}
+	for i := range remote {
+		if remote[i].at.key.contents != remote[0].at.key.contents {
+			return
+		}
+	}
+	dividePieces(p, o, remote[0].at, local[0])
+}
+
+// dividePieces lets the engine divide the pieces of an operation on the memory of one key.
+func dividePieces(p *Peer, o *initiator.Op, remote Remote, local Buffer) {
+	keys := railKeys(p, remote)
+	ownKeys(p, &keys, Buffer{region: local.region, off: local.off})
+	o.DividePieces(&keys)
 }
 
 // Shape is a block of an array of up to MaxDims dimensions: runs of Run contiguous bytes,
@@ -397,6 +423,9 @@ func (p *Peer) strided(k initiator.Kind, local Buffer, remote Remote, shape Shap
 		return p.drop(o, err)
 	}
 	o.Cursor().SetShape(here, there, s, plan)
+	if p.railed && s.Run >= initiator.PiecesFrom && plan.Total > 0 {
+		dividePieces(p, o, remote, local)
+	}
 	return p.post(o)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -127,6 +128,9 @@ func TestRailsKeepTheOrder(t *testing.T) {
 				reqs = append(reqs, p.Put(keys[1].At(to), b))
 				copy(model[to:], mem)
 			case 3:
+				if rng.IntN(4) == 0 { // long pieces, which use the rails
+					n, to = size/2, 8*rng.IntN(size/16+1)
+				}
 				b, mem := fresh(n)
 				reqs = append(reqs, p.PutV([]Span{keys[1].Slice(to, n/2), keys[1].Slice(to+n/2, n-n/2)}, []Buffer{b}))
 				copy(model[to:], mem)
@@ -485,5 +489,62 @@ func TestRailsThatEndBeforeTheyAreUp(t *testing.T) {
 		require.ErrorIs(t, (*connectionEnd)(p).RailUp(1, endedEndpoint{}, fabric.RemoteKey{}), fabric.ErrDown)
 		require.Nil(t, r.ep)
 		r.ep = ep
+	})
+}
+
+// The long pieces of vectors and the long runs of shapes use the rails as well, also while rails are
+// lost: what they put and get is right, they count once, and what is posted behind them comes after
+// all of them.
+func TestRailsCarryPieces(t *testing.T) {
+	onRails(t, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		const most, run, stride = 40, 64 << 10, 68 << 10
+		mems, keys := share(t, es, 2*most*stride+64)
+		p, src, dst := es[0].Peer(1), mems[0].Bytes(), mems[1].Bytes()
+		rng := rand.New(rand.NewPCG(13, 14))
+		was, before := p.Stats(), parts(p)
+		const turns, back, flag = 24, most * stride, 2 * most * stride
+		bytes := 0
+		for i := range uint64(turns) {
+			n := 1 + rng.IntN(most)
+			shape := Shape2D(n, run, run, stride)
+			testutil.Fill(src[:n*run], i, 0)
+			var put, get Request
+			if i%2 == 0 {
+				put = p.PutStrided(keys[1].At(0), mems[0].Slice(0, n*run), shape)
+			} else {
+				var there []Span
+				var here []Buffer
+				for _, k := range rng.Perm(n) {
+					there = append(there, keys[1].Slice(k*stride, run))
+					here = append(here, mems[0].Slice(k*run, run))
+				}
+				put = p.PutV(there, here)
+			}
+			if i%8 == 3 {
+				es[rng.IntN(2)].breakRail(1)
+			}
+			sig := p.Signal(keys[1].At(flag), SignalSet, i+1)
+			for testutil.Load64(dst[flag:]) != i+1 {
+				require.NoError(t, ctx.Err())
+				runtime.Gosched()
+			}
+			for k := range n {
+				require.NoError(t, testutil.Verify(dst[k*stride:][:run], i, uint64(k*run)), "behind it is the signal")
+			}
+			clear(src[back:][:n*run])
+			get = p.GetStrided(mems[0].Slice(back, n*run), keys[1].At(0), shape)
+			require.NoError(t, WaitAll(ctx, put, sig, get))
+			require.NoError(t, testutil.Verify(src[back:][:n*run], i, 0))
+			bytes += n * run
+		}
+		s := p.Stats()
+		require.EqualValues(t, turns, s.Puts-was.Puts)
+		require.EqualValues(t, turns, s.Gets-was.Gets)
+		require.EqualValues(t, bytes, s.GetBytes-was.GetBytes)
+		require.Greater(t, parts(p), before)
+		require.Nil(t, s.Err)
+		require.ErrorIs(t, p.PutV([]Span{keys[1].Slice(0, run)}, []Buffer{mems[0].Slice(0, run+1)}).Wait(ctx), ErrLength)
+		require.NoError(t, p.PutV(nil, nil).Wait(ctx))
 	})
 }

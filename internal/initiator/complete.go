@@ -80,6 +80,12 @@ func (o *Op) end() {
 		o.Drop()
 		return
 	}
+	if o.more != nil && o.more.whole != nil {
+		w, err := o.more.whole, o.Err
+		o.Drop()
+		w.EndPart(err)
+		return
+	}
 	q := o.q
 	if o.loose {
 		o.loose = false

@@ -80,6 +80,13 @@ func (o *Op) DivideLong(keys *[mr.MaxRails]PartKeys, sge fabric.SGE, addr uint64
 	o.slices(sge.Addr)
 }
 
+// DividePieces is Divide for an o with a Cursor whose pieces on each side have the same keys: each
+// piece is divided, or sent whole over the best rail, in no order among them.
+func (o *Op) DividePieces(keys *[mr.MaxRails]PartKeys) {
+	o.Divide(keys)
+	o.more.split = true
+}
+
 // slices divides o, which has a Cursor, in slices of the local memory from addr on.
 func (o *Op) slices(addr uint64) {
 	o.sge = fabric.SGE{Addr: addr}

@@ -149,6 +149,10 @@ func (x *Rails) endpoint(i int) fabric.Endpoint {
 func (x *Rails) begin(l *opList) bool {
 	o, q := l.head, x.q
 	d := &o.more.divided
+	if d.split {
+		x.expand(l)
+		return true
+	}
 	if d.left > 0 || d.long && q.groups.open > 0 {
 		return false
 	}
@@ -161,7 +165,9 @@ func (x *Rails) begin(l *opList) bool {
 			d.lens = [mr.MaxRails]int64{int64(o.sge.Len)}
 		}
 	}
+	whole := o.more.whole
 	switch {
+	case whole != nil && x.of == whole && x.open > 0 && q.inflight == x.rail[0].inflight: // only others of its pieces are in flight
 	case x.held > 0:
 		if q.fenced || d.probe || d.way != x.line || x.line == 0 || x.rail[x.line].ep == nil {
 			return false
@@ -174,7 +180,7 @@ func (x *Rails) begin(l *opList) bool {
 		x.divide(o, d) // by what is in flight now
 	}
 	most := maxParts
-	if o.kind == Put && d.way > wayFirst {
+	if o.kind == Put && d.way > wayFirst && whole == nil {
 		most = maxPuts
 	}
 	for i := range x.rail {
@@ -207,13 +213,18 @@ func (x *Rails) begin(l *opList) bool {
 	if d.rest == 0 {
 		l.pop().queued, o.divides = false, false
 	}
+	if x.open == 0 {
+		x.of = whole
+	} else if x.of != whole {
+		x.of = nil
+	}
 	x.open++
 	x.by[d.kind()]++
 	x.mix(d.began)
 	if o.kind == Put {
 		if x.held == 0 {
 			x.line = 0
-			if d.way > wayFirst && d.way < wayDivided && x.rail[d.way].marking() {
+			if whole == nil && d.way > wayFirst && d.way < wayDivided && x.rail[d.way].marking() {
 				x.line = d.way
 			}
 		}
@@ -222,6 +233,34 @@ func (x *Rails) begin(l *opList) bool {
 	}
 	x.post()
 	return true
+}
+
+// maxExpand is how many pieces of an operation become operations at once.
+const maxExpand = 32
+
+// expand makes operations of the next pieces of the first operation of the list, which stand before
+// it, or instead of it once there are no more.
+func (x *Rails) expand(l *opList) {
+	q, o := x.q, l.head
+	m := o.more
+	var ps opList
+	for n := 0; n < maxExpand && !m.cur.Done(); n++ {
+		sge := q.eng.chain.sges[:1]
+		_, remote, _ := m.cur.Next(sge, q.max)
+		p := New(q, o.kind)
+		p.Local(sge[0])
+		p.Remote(remote.Addr, remote.Key)
+		if p.extend().whole = o; sge[0].Len >= WholeFrom {
+			p.Divide(&m.keys)
+		}
+		p.queued = true
+		o.pending++
+		ps.push(p)
+	}
+	if m.cur.Done() {
+		l.pop().queued = false
+	}
+	l.prepend(ps)
 }
 
 // hold adds n to the operations that nothing may overtake.
@@ -448,7 +487,7 @@ func (x *Rails) request(u duePart, p *part) []fabric.WR {
 	c, k := &x.q.eng.chain, &u.o.more.keys[p.rail]
 	c.used = 0
 	n, id := 0, partID|uint64(p.rail)<<railShift
-	if r := &x.rail[p.rail]; u.o.kind == Put && p.rail > 0 && r.placing > 0 && r.marked < p.index {
+	if r := &x.rail[p.rail]; u.o.kind == Put && p.rail > 0 && r.placing > 0 && r.marked < p.index && r.marking() {
 		c.wrs[0] = r.mark(c, id, p.index)
 		n = 1
 	}

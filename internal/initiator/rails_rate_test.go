@@ -13,6 +13,7 @@ import (
 	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/mr"
 )
 
@@ -29,6 +30,7 @@ type road struct {
 type roads struct {
 	*side
 	rail     []*road
+	piece    uint64    // length of the pieces of operations; 0: they are not vectors
 	inFlight []arrival // by time
 }
 
@@ -92,8 +94,18 @@ func (r *roads) run(k Kind, n uint32, window int, t time.Duration) float64 {
 	for time.Since(began) < t || len(open) > 0 {
 		for len(open) < window && time.Since(began) < t {
 			o := New(&r.Queue, k)
-			o.Local(fabric.SGE{Len: n})
-			o.Divide(&keys)
+			if r.piece == 0 {
+				o.Local(fabric.SGE{Len: n})
+				o.Divide(&keys)
+			} else {
+				c := o.Cursor()
+				for at := uint64(0); at < uint64(n); at += r.piece {
+					c.AddLocal(onesided.Piece{Addr: 2 * at, Len: r.piece})
+					c.AddRemote(onesided.Piece{Addr: 2 * at, Len: r.piece})
+				}
+				c.End()
+				o.DividePieces(&keys)
+			}
 			o.Start()
 			open = append(open, o)
 		}
@@ -261,6 +273,32 @@ func TestRailsAreAsFastAsTheBest(t *testing.T) {
 						})
 						t.Logf("%.3f of the better rail", got/alone)
 						require.Greater(t, got/alone, 0.98)
+					})
+				}
+			}
+		}
+	}
+}
+
+// The pieces of a vector get nearly the sum of the rails, whatever the ratio of their rates, and are
+// never slower than over the better rail alone.
+func TestRailsCarryVectors(t *testing.T) {
+	for _, k := range []Kind{Get, Put} {
+		for piece, least := range map[uint64]float64{PiecesFrom: 0.92, 256 << 10: 0.96, 1 << 20: 0.97} {
+			for _, ratio := range []float64{1, 2, 4, 8} {
+				for _, window := range []int{1, 4} {
+					t.Run(fmt.Sprintf("%v/%dK/1:%v/%d", k, piece>>10, ratio, window), func(t *testing.T) {
+						t.Parallel()
+						n := uint32(16 * piece)
+						op := time.Duration(n)
+						share := bubble(t, []float64{ratio, 1}, func(r *roads) float64 {
+							r.piece = piece
+							r.run(k, n, window, 100*op)
+							return r.run(k, n, window, 300*op) / (1 + 1/ratio)
+						})
+						t.Logf("%.3f of the sum, %.2f of the better rail", share, share*(1+1/ratio))
+						require.Greater(t, share, least)
+						require.Less(t, share, 1.001)
 					})
 				}
 			}

@@ -14,6 +14,11 @@ import (
 // DivideFrom is the least size in bytes of an operation that is divided.
 const DivideFrom = 2 * logp.CutAlign
 
+// PiecesFrom is the least mean size in bytes of pieces of vectors and shapes that use the rails, one
+// by one: halves of shorter ones tell nothing about the rates of the rails, and many are in flight
+// before the better rail is known.
+const PiecesFrom = 64 << 10
+
 // WholeFrom is the least size in bytes of an operation that another rail than rail 0 may
 // carry: shorter ones take as long over each.
 const WholeFrom = 512

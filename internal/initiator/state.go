@@ -96,6 +96,7 @@ type extra struct {
 	acc      accumulate
 	grouped
 	divided
+	whole *Op // this is a piece of
 }
 
 // phase is the progress of an operation of several steps.
@@ -190,6 +191,17 @@ func (l *opList) pop() *Op {
 	}
 	o.next = nil
 	return o
+}
+
+// prepend puts the operations of m before those of l.
+func (l *opList) prepend(m opList) {
+	if m.head == nil {
+		return
+	}
+	if m.tail.next = l.head; l.head == nil {
+		l.tail = m.tail
+	}
+	l.head = m.head
 }
 
 func (l *opList) len() (n int) {
@@ -498,6 +510,7 @@ type divided struct {
 	long  bool   // it has slices, of which the other fields describe one
 	rest  uint64 // bytes of the slices after this one
 	probe bool   // sent to measure rails, whatever was predicted
+	split bool   // its pieces become operations
 }
 
 // part is one part of an operation.
@@ -523,6 +536,7 @@ type Rails struct {
 	open  int           // divided operations in flight
 	held  int           // those that nothing of another way may overtake
 	line  int           // the rail, from 1, on which puts may follow those held; 0: none
+	of    *Op           // all in flight are pieces of this one; nil: or not
 	reads int           // requests of divided gets in flight on rail 0
 	due   []duePart     // parts to be posted when their rail takes them, or has been closed
 	by    [ways + 1]int // those of each way, and probes
