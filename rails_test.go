@@ -359,7 +359,7 @@ func TestLongOperationsAreDivided(t *testing.T) {
 	for _, r := range s.Rails[1:] {
 		others += r.Bytes
 	}
-	require.Greater(t, others, bytes/16)
+	require.Positive(t, others, "the first operations measure all rails; later ones use the fastest way")
 	require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, most)).Wait(ctx))
 	require.ErrorIs(t, p.Put(keys[1].At(most), mems[0].Slice(0, 2*most)).Wait(ctx), ErrBounds)
 }
