@@ -94,7 +94,7 @@ func (r *tracks) prefer() {
 	t := r.x.trialOf(trackPut)
 	*t = trial{last: 1, cost: [ways]float64{0: 1000, 1: 1}, turn: 1}
 	for w := range t.pause {
-		t.since[w], t.pause[w] = t.turn, 1<<40
+		t.since[w], t.pause[w] = t.turn, 1<<20
 	}
 }
 
