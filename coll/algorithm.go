@@ -45,6 +45,7 @@ type problem struct {
 	rank, team int
 	hosts      *hosts // of algHierarchy
 	inOrder    bool
+	crowded    bool  // see figures.crowded
 	meet       bool  // all ranks wait for each other at the end, as in a barrier
 	send, recv []mem // one element: the whole, for operations without blocks
 }
@@ -133,6 +134,7 @@ func build(pr *problem) *schedule {
 		return buildSingle(pr)
 	}
 	b := newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder)
+	b.crowded = pr.crowded
 	b.folds = pr.size <= inlineMax && pr.count*uint64(pr.size) <= foldTotal
 	if pr.alg == algHierarchy {
 		b.levels = &levels{b, pr.hosts, pr.hosts.between(pr.kind, int(pr.count)*int(pr.size))}
@@ -155,7 +157,7 @@ func build(pr *problem) *schedule {
 func (b *builder) perform(pr *problem) {
 	switch pr.kind {
 	case kindBarrier:
-		if pr.alg == algLinear {
+		if b.star(pr.alg, b.size) {
 			b.barrierLinear()
 		} else {
 			b.meet()

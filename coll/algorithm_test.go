@@ -386,7 +386,7 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 		}
 		var a arguments
 		require.NoError(t, setArguments(&a, k, r, p, root, n, send, recv, op))
-		a.alg, a.meet, a.hosts = alg, meet, on
+		a.alg, a.meet, a.hosts, a.crowded = alg, meet, on, p%3 == 2
 		m.add(build(&a.problem), a.bufs, a.fold)
 		m.ranks[r].areas = areas
 		wants[r], gots[r] = w, got

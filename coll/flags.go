@@ -26,6 +26,8 @@ const (
 	// begins when the lines of the one that had its place before have been read on all ranks:
 	// see board.admit.
 	boardOps = 16
+	// starLines bounds the lines for messages of all other ranks.
+	starLines = 16
 	// maxLooseFlags is the number of operations after which one ends with a barrier, as
 	// maxLoose: no more than boardOps/2, so that one is among any boardOps.
 	maxLooseFlags = boardOps / 2
@@ -113,9 +115,13 @@ func newBoard(t *team) *board {
 	return b
 }
 
-// boardLines returns the largest number of messages that a rank sends, or receives, in an
-// operation by flags of p ranks, with a barrier at its end.
-func boardLines(p int) int { return 2*bits.Len(uint(p)) + 2 }
+// boardLines returns the largest number of messages that a rank receives in an operation by
+// flags of p ranks, with a barrier at its end: of two rounds of dissemination and a pair's, or of
+// all others if they are at most starLines.
+func boardLines(p int) int {
+	rounds := bits.Len(uint(p))
+	return max(2*rounds+2, min(p-1, starLines)+rounds)
+}
 
 // boardKeys is the size of the keys of a rank: of its board, and of service.wake.
 const boardKeys = 2 * rma.KeySize

@@ -21,7 +21,7 @@ const byFlags = "barrier=flags,bcast=flags,reduce=flags,allreduce=flags,allgathe
 // messages and of other tags, have the results of a serial reference, over many uses of each
 // line.
 func TestFlags(t *testing.T) {
-	for _, p := range []int{2, 3, 5, 8, 12} { // 12: linear has too few lines
+	for _, p := range []int{2, 3, 5, 8, 12} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
 			t.Parallel()
 			ctx := testutil.Context(t, testutil.Limit)

@@ -26,6 +26,12 @@ func (b *builder) barrier(after ...int32) int32 {
 	return last
 }
 
+// star reports whether one of p ranks exchanges messages with all others: by flags, if it has a line
+// for each, where several ranks take turns on a processor. They then wait once, not in each round.
+func (d *draft) star(alg algorithm, p int) bool {
+	return alg == algLinear || alg == algFlags && d.crowded && p-1 <= starLines
+}
+
 // barrierLinear is a barrier in which all ranks report to rank 0, which releases them.
 func (b *builder) barrierLinear() {
 	if b.rank != 0 {
@@ -77,6 +83,15 @@ func (b *builder) tree(alg algorithm, root int) (parent int, children []int) {
 	v := (b.rank - root + p) % p
 	real := func(v int) int { return (v + root) % p }
 	parent = -1
+	if b.star(alg, b.size) {
+		if v > 0 {
+			return root, nil
+		}
+		for v := 1; v < p; v++ {
+			children = append(children, real(v))
+		}
+		return parent, children
+	}
 	if alg == algChain {
 		if v > 0 {
 			parent = real(v - 1)
@@ -276,13 +291,13 @@ func (b *builder) allreduce(alg algorithm, m, in mem, first int32) int32 {
 	p := b.size
 	p2 := 1 << (bits.Len(uint(p)) - 1)
 	rest := p - p2 // as many pairs of adjacent ranks begin with an exchange, and end with one
-	if p == 1 || alg == algDoubling || alg == algFlags || alg == algHalving && rest > 0 {
+	if p == 1 || alg == algDoubling || alg == algFlags && !b.star(alg, b.size) || alg == algHalving && rest > 0 {
 		first, in = b.copy(m, in, first), m
 	}
-	switch alg {
-	case algRing:
+	switch {
+	case alg == algRing:
 		return b.allreduceRing(m, in, first)
-	case algLinear:
+	case b.star(alg, b.size):
 		return b.allreduceLinear(m, in, first)
 	}
 	v, last := b.rank-rest, first

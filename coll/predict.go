@@ -210,6 +210,9 @@ func (m *moments) Pop() any {
 	return x
 }
 
+// crowded reports whether more than two of p ranks take turns on a processor. f may be nil.
+func (f *figures) crowded(p int) bool { return f != nil && 0 < f.procs && 2*f.procs < p }
+
 // path returns the costs of messages between two ranks.
 func (f *figures) path(a, b int32) *costs {
 	if f.near != nil && f.hosts.of[a] == f.hosts.of[b] {
@@ -485,7 +488,9 @@ func (f *figures) estimate(c call, p, n int) float64 {
 	}
 	ranks := make([]*schedule, p)
 	for r := range ranks {
-		ranks[r] = build(problemOf(c, r, p, n, f.hosts))
+		pr := problemOf(c, r, p, n, f.hosts)
+		pr.crowded = f.crowded(p)
+		ranks[r] = build(pr)
 	}
 	return f.predict(ranks)
 }

@@ -110,7 +110,7 @@ func (o *operation) prepare(alg algorithm, chosen bool) {
 
 // schedule sets the algorithm of the arguments, and returns the schedule.
 func (o *operation) schedule(alg algorithm) *schedule {
-	o.hosts = o.t.hosts
+	o.hosts, o.crowded = o.t.hosts, o.t.told.Load().crowded(o.team)
 	p := o.prepared
 	if p == nil {
 		return o.t.plans.schedule(&o.problem, alg)
