@@ -296,3 +296,23 @@ func TestParseCosts(t *testing.T) {
 		}
 	}
 }
+
+// What a rank reads out of another's area comes from that rank's processor, at the latency of the
+// path for each few lines, unless ranks take turns on their processors.
+func TestPredictLinesOfOthers(t *testing.T) {
+	const n, more = 64 << 10, 1000.0
+	p := sampling.Defaults("shm")
+	p.Ls = lineHidden
+	slow := p
+	slow.Ls += more
+	c := call{kind: kindBcast, alg: algShared, size: 1}
+	for _, procs := range []int{0, 2, 1} {
+		f, g := figuresOf(&p, true, memoryRates{}), figuresOf(&slow, true, memoryRates{})
+		f.procs, g.procs = procs, procs
+		want := more * n / lineBytes / linesAtOnce
+		if procs == 1 {
+			want = 0
+		}
+		require.InDelta(t, want, g.estimate(c, 2, n)-f.estimate(c, 2, n), want/4, "%d processors", procs)
+	}
+}
