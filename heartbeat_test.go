@@ -238,10 +238,10 @@ func TestHangIsTold(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		reports := make(chan [2]int, 8)
 		_, config := rendezvousServer(t, wireup.ServerConfig{Size: 2, Hung: func(from, rank int, why string) {
-			require.Contains(t, why, "no progress for 1s")
+			require.Contains(t, why, "no progress for 3s")
 			reports <- [2]int{from, rank}
 		}}, "tcp")
-		es := openAll(t, 2, config, func(c *Config) { c.HangTimeout = time.Second })
+		es := openAll(t, 2, config, func(c *Config) { c.HangTimeout = 3 * time.Second }) // else a rank that gets no processor for 1 s is told of
 		mems, keys := share(t, es, 4096)
 		ctx := testutil.Context(t, testutil.Limit)
 		if connected {
