@@ -98,12 +98,12 @@ func (t *team) choose(pr *problem, tag uint32) (a algorithm, ok bool) {
 // p ranks that has boards and areas.
 func byBoards(c call, p int) byBoard {
 	n := c.count * uint64(c.size)
-	line := n
+	most := uint64(lineMax)
 	if (c.kind == kindAllgather || c.kind == kindAlltoall) && !algFlags.linear(p) {
-		line *= uint64(p) / 2 // the most blocks of a message
+		most /= uint64(p) / 2 // the most blocks of a message
 	}
 	return byBoard{
-		flags:  n <= lineMax && line <= lineMax,
+		flags:  n <= most,
 		shared: c.size <= lineMax && n <= sharedMax && sharedRounds(c.kind, p, int(n)) <= maxRounds,
 		single: n <= sharedMax,
 	}

@@ -83,7 +83,7 @@ func (b *builder) tree(alg algorithm, root int) (parent int, children []int) {
 	v := (b.rank - root + p) % p
 	real := func(v int) int { return (v + root) % p }
 	parent = -1
-	if b.star(alg, b.size) {
+	if b.star(alg, p) {
 		if v > 0 {
 			return root, nil
 		}
@@ -291,13 +291,14 @@ func (b *builder) allreduce(alg algorithm, m, in mem, first int32) int32 {
 	p := b.size
 	p2 := 1 << (bits.Len(uint(p)) - 1)
 	rest := p - p2 // as many pairs of adjacent ranks begin with an exchange, and end with one
-	if p == 1 || alg == algDoubling || alg == algFlags && !b.star(alg, b.size) || alg == algHalving && rest > 0 {
+	star := b.star(alg, p)
+	if p == 1 || alg == algDoubling || alg == algFlags && !star || alg == algHalving && rest > 0 {
 		first, in = b.copy(m, in, first), m
 	}
 	switch {
 	case alg == algRing:
 		return b.allreduceRing(m, in, first)
-	case b.star(alg, b.size):
+	case star:
 		return b.allreduceLinear(m, in, first)
 	}
 	v, last := b.rank-rest, first

@@ -342,7 +342,7 @@ func (f *figures) predict(ranks []*schedule) float64 {
 	heap.Init(&q)
 	last := 0.0
 	procs, links, local := f.processors(len(ranks)), f.wires(len(ranks)), f.local()
-	crowded := 0 < f.procs && f.procs < len(ranks)
+	takeTurns := 0 < f.procs && f.procs < len(ranks)
 	done := func(r, i int32, ns float64) {
 		last = max(last, ns)
 		for _, n := range ranks[r].steps[i].next {
@@ -436,7 +436,7 @@ func (f *figures) predict(ranks []*schedule) float64 {
 				heap.Push(&q, moment{told[i].ns, m.rank, m.step})
 				continue
 			}
-			if cpu.take(m.rank, m.ns, false); crowded && len(told) == i+1 {
+			if cpu.take(m.rank, m.ns, false); takeTurns && len(told) == i+1 {
 				cpu.free += turnWork
 			}
 			done(m.rank, m.step, cpu.free)
@@ -459,7 +459,7 @@ func (f *figures) predict(ranks []*schedule) float64 {
 			cpu.take(m.rank, m.ns, false)
 			if owner := -1 - s.from.buf; s.from.buf < 0 && owner != m.rank {
 				cpu.free += lineLatency
-				if !crowded {
+				if !takeTurns {
 					cpu.free += float64(s.from.n) / (lineBytes * linesAtOnce) * max(0, at(&f.path(owner, m.rank).Latency, 1)-lineHidden)
 				}
 			}

@@ -5,10 +5,8 @@ import (
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/initiator"
 )
-
-// markSize is the length of the word that the peer writes, and its alignment.
-const markSize = 8
 
 // railVersion is the version of RailValue, in the upper half of its first byte.
 const railVersion = 1
@@ -43,7 +41,7 @@ func ParseRailValue(b []byte) (v RailValue, err error) {
 	switch {
 	case v.Number == 0 || v.Number > maxRail:
 		return v, fmt.Errorf("%w: rail %d", fabric.ErrBadAddress, v.Number)
-	case len(b) == markSize:
+	case len(b) == initiator.MarkSize:
 		v.Mark = binary.LittleEndian.Uint64(b)
 		return v, nil
 	case len(b) <= fabric.RemoteKeySize:
@@ -52,7 +50,7 @@ func ParseRailValue(b []byte) (v RailValue, err error) {
 	if v.Word, v.Address, err = fabric.ParseRemoteKey(b); err != nil {
 		return v, fmt.Errorf("%w: %w", fabric.ErrBadAddress, err)
 	}
-	if v.Word.Len < markSize || v.Word.Addr%markSize != 0 {
+	if v.Word.Len < initiator.MarkSize || v.Word.Addr%initiator.MarkSize != 0 {
 		return v, fmt.Errorf("%w: a word for marks of %d bytes at %#x", fabric.ErrBadAddress, v.Word.Len, v.Word.Addr)
 	}
 	return v, nil

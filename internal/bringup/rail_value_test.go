@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/initiator"
 )
 
 func TestRailValueBytes(t *testing.T) {
@@ -26,7 +27,7 @@ func TestRailValueBytes(t *testing.T) {
 				require.Equal(t, v.Address[:n-1-fabric.RemoteKeySize], got.Address)
 				continue
 			}
-			if n == 1+markSize { // looks like the end of a rail
+			if n == 1+initiator.MarkSize { // looks like the end of a rail
 				require.Empty(t, got.Address)
 				continue
 			}

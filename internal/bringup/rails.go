@@ -145,7 +145,7 @@ func (r *railConn) takeMark() uint64 {
 	if r.marks == nil {
 		return 0
 	}
-	b := r.marks.Bytes()[:markSize]
+	b := r.marks.Bytes()[:initiator.MarkSize]
 	defer clear(b)
 	return binary.LittleEndian.Uint64(b)
 }

@@ -64,9 +64,11 @@ func (s *Spinner) Wait() int {
 		return 0
 	}
 	s.yields++
-	if s.Contention == nil {
+	if s.Contention == nil && !s.Apart {
+		Yield()
+	} else if s.Contention == nil {
 		begun := Ticks()
-		if Yield(); s.Apart && s.meets(Ticks()-begun) {
+		if Yield(); s.meets(Ticks() - begun) {
 			Leave()
 		}
 	} else if s.shared = s.Contention.yield(); s.shared {

@@ -39,6 +39,7 @@
 //	emulated_atomic.go  atomics that links do not implement
 //	rails.go            puts and gets divided over several connections
 //	rails_marks.go      which puts the peer has placed when one of them ends
+//	rails_pieces.go     vectors and shapes whose pieces use the rails one by one
 //	rails_ways.go       whole over which of them, or divided
 //	control.go          notifications and probes, which are posted before operations
 //	await.go            waits for words

@@ -17,16 +17,17 @@ import (
 // sends the last mark that it has: the puts before that one are placed, and none behind it, not in
 // part. A put that is alone in flight needs no mark.
 
-// MarksSize is the length in bytes of the memory of Rails.Marks: the word that the peer writes, and
-// the source of the marks that this side writes.
-const MarksSize = 16
+// MarkSize is the length in bytes of the word of marks, and its alignment. MarksSize is that of the
+// memory of Rails.Marks: the word that the peer writes, and the source of the marks that this side
+// writes.
+const MarkSize, MarksSize = 8, 2 * MarkSize
 
 // marking reports whether a put may be posted behind others that are in flight.
-func (m *marks) marking() bool { return m.mine != nil && m.theirs.Len >= 8 }
+func (m *marks) marking() bool { return m.mine != nil && m.theirs.Len >= MarkSize }
 
 // mark returns the request that writes a mark.
 func (m *marks) mark(c *chain, id, index uint64) fabric.WR {
-	b := m.mine.Bytes()[8:MarksSize]
+	b := m.mine.Bytes()[MarkSize:MarksSize]
 	binary.LittleEndian.PutUint64(b, index)
 	return fabric.WR{
 		ID: id, Op: fabric.OpWrite, Flags: fabric.FlagInline,
