@@ -206,7 +206,7 @@ var ErrCanceled = message.ErrCanceled
 // receive.
 func (r RecvRequest) Cancel() {
 	if e := r.eng; !r.Done() && !e.closed.Load() { // Close of the engine ends unmatched receives anyway
-		e.proto.hub.Cancel(r.op, r.gen)
+		e.proto.hub.Cancel(r.op, r.gen())
 	}
 }
 

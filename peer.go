@@ -531,7 +531,7 @@ func (p *Peer) refuse(op string, err error) Request {
 
 // refuseMessage returns the failed request of an operation that was begun and is refused.
 func refuseMessage(e *Engine, o *hub.Op, err error) Request {
-	return Request{eng: e, err: o.Refuse(err)}
+	return Request{eng: e, err: o.Refuse(err).(*PeerError)} // made by peerError, see proto.init
 }
 
 // out returns the buffer's memory and its keys on the link to p.

@@ -15,12 +15,14 @@ import (
 // Request is an operation in flight. It is a value, and its copies refer to the same
 // operation. A Wait that returns the operation's result uses it up: later waits return
 // ErrRequestUsed. A Wait that ends with its context does not.
+//
+// It has no more fields and words than the compiler keeps in registers, see
+// TestRequestFitsRegisters.
 type Request struct {
-	eng  *Engine
-	op   *pending.Operation // nil: the operation was complete, or refused, at once
-	gen  uint32             // generation of op; without op the lower half of the receipt
-	high uint32             // upper half of the receipt
-	err  error              // the operation was refused at once
+	eng *Engine
+	op  *pending.Operation // nil: the operation was complete, or refused, at once
+	num uint64             // generation of op; without op the receipt
+	err *PeerError         // the operation was refused at once
 }
 
 // Envelope describes a message.
@@ -31,31 +33,34 @@ type Envelope struct {
 }
 
 // newRequest returns the request of an operation that has been begun.
-func newRequest(e *Engine, o *pending.Operation) Request { return Request{eng: e, op: o, gen: o.Gen()} }
+func newRequest(e *Engine, o *pending.Operation) Request {
+	return Request{eng: e, op: o, num: uint64(o.Gen())}
+}
 
 // newReceipt returns the request of an operation that is complete and has the receipt n.
-func newReceipt(e *Engine, n uint64) Request {
-	return Request{eng: e, gen: uint32(n), high: uint32(n >> 32)}
-}
+func newReceipt(e *Engine, n uint64) Request { return Request{eng: e, num: n} }
+
+// gen returns the generation of op.
+func (r Request) gen() uint32 { return uint32(r.num) }
 
 // number returns the receipt of an operation that was complete when the call returned, 0
 // for other operations.
-func (r *Request) number() uint64 {
+func (r Request) number() uint64 {
 	if r.op != nil {
 		return 0
 	}
-	return uint64(r.high)<<32 | uint64(r.gen)
+	return r.num
 }
 
 // redeem uses up the request of an operation that was complete at once. It returns false if
 // the request was used up already, or is invalid.
-func (r *Request) redeem() bool {
+func (r Request) redeem() bool {
 	n := r.number()
 	return n != 0 && r.eng.proto.receipts.Redeem(n)
 }
 
 // redeemable reports whether redeem would return true.
-func (r *Request) redeemable() bool {
+func (r Request) redeemable() bool {
 	n := r.number()
 	return n != 0 && r.eng.proto.receipts.Redeemable(n)
 }
@@ -70,7 +75,7 @@ func (r Request) Wait(ctx context.Context) error {
 
 // Done reports whether Wait would return at once.
 func (r Request) Done() bool {
-	return r.op == nil || r.op.Gen() != r.gen || r.op.Done()
+	return r.op == nil || r.op.Gen() != r.gen() || r.op.Done()
 }
 
 func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
@@ -82,7 +87,7 @@ func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 			return 0, ErrRequestUsed
 		}
 		return 0, nil
-	case r.op.Gen() != r.gen:
+	case r.op.Gen() != r.gen():
 		return 0, ErrRequestUsed
 	}
 	var region *trace.Region
@@ -96,7 +101,7 @@ func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 	if err != nil {
 		return 0, waitError(err)
 	}
-	if !r.op.Claim(r.gen) {
+	if !r.op.Claim(r.gen()) {
 		return 0, ErrRequestUsed // by another goroutine, meanwhile
 	}
 	v, err := r.op.Value, r.op.Err
@@ -206,25 +211,22 @@ func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 // one before Then returns. f must not block or wait for the engine; it may start
 // operations. Then uses the request up.
 func (r Request) Then(f func(error)) {
-	if r.err != nil || !r.waitable() {
-		switch {
-		case r.err != nil:
-		case r.redeem():
-			if f != nil {
-				f(nil)
-			}
-			return
-		default:
-			r.err = ErrRequestUsed
-		}
-		if f != nil {
-			f(r.err)
-		} else {
-			blame(r.eng, r.err)
-		}
+	var err error
+	switch {
+	case r.err != nil:
+		err = r.err
+	case r.waitable():
+		r.op.Then(f)
 		return
+	case !r.redeem():
+		err = ErrRequestUsed
 	}
-	r.op.Then(f)
+	switch {
+	case f != nil:
+		f(err)
+	case err != nil:
+		blame(r.eng, err)
+	}
 }
 
 // Forget gives the request up: the operation continues, and if it fails, the next Flush of
@@ -240,10 +242,10 @@ func blame(e *Engine, err error) {
 }
 
 // waitable reports whether the request refers to an operation.
-func (r *Request) waitable() bool { return r.op != nil && r.op.Gen() == r.gen }
+func (r Request) waitable() bool { return r.op != nil && r.op.Gen() == r.gen() }
 
 // refused reports whether the operation was refused at the call.
-func (r *Request) refused() bool { return r.err != nil }
+func (r Request) refused() bool { return r.err != nil }
 
 // waitError returns the error of a wait that did not complete.
 func waitError(err error) error {
