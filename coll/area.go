@@ -145,8 +145,7 @@ func (b *board) told(rank int, flag, want uint64) bool {
 	if onesided.Load64(b.came[at:]) >= want {
 		return true
 	}
-	b.at.Store(int64(at))
-	b.want.Store(want)
+	b.next = wait{at, want}
 	return false
 }
 
@@ -165,8 +164,7 @@ func (b *board) free(o *operation) bool {
 	return true
 }
 
-// tell performs a step that tells the others, or one, how far this rank is. It wakes those
-// that do not look themselves. b.mu is held.
+// tell performs a step that tells the others, or one, how far this rank is. b.mu is held.
 func (b *board) tell(o *operation, s *step) {
 	a, word := &b.area, o.flag<<tellBits|uint64(s.slot)
 	at := a.lineOf(b.t.rank, o.flag)
@@ -178,8 +176,8 @@ func (b *board) tell(o *operation, s *step) {
 		line := mem[at : at+tellSize]
 		o.call.put(line)
 		o.putShown(line)
-		onesided.Store64(line[tellSize-8:], word)
-		b.rouse(r)
+		onesided.Release64(line[tellSize-8:], word)
+		b.stored |= 1 << r
 	}
 }
 
@@ -194,6 +192,9 @@ func (b *board) heard(o *operation, s *step) (wrong error, ok bool) {
 	line := b.came[at : at+tellSize]
 	if onesided.Load64(line[tellSize-8:])>>tellBits != o.flag {
 		return &rma.PeerError{Rank: b.t.ranks[peer], Op: o.kind.String(), Err: fmt.Errorf("%w: it is ahead of this rank", ErrProtocol)}, false
+	}
+	if o.call.is(line) {
+		return nil, true
 	}
 	return b.tellsOther(o.call, peer, line), true
 }

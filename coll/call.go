@@ -37,8 +37,9 @@ func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, rec
 	if k.rooted() && (root < 0 || root >= p) {
 		return invalid(k, "root %d, ranks of the team are 0 to %d", root, p-1).refusal
 	}
-	a.problem = problem{call: call{kind: k, elem: e.kind, size: uint16(e.size), count: uint64(count)}, rank: me, team: p,
-		send: a.send[:0], recv: a.recv[:0]}
+	a.problem.call = call{kind: k, elem: e.kind, size: uint16(e.size), count: uint64(count)}
+	a.rank, a.team, a.inOrder, a.meet = me, p, false, false
+	a.send, a.recv = a.send[:0], a.recv[:0]
 	if k.rooted() {
 		a.root = uint32(root)
 	}
@@ -48,7 +49,7 @@ func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, rec
 		if o.combine == nil {
 			return invalid(k, "reduction without a function").refusal
 		}
-		a.op, a.inOrder, a.fold = o.code, o.inOrder, o.fold()
+		a.op, a.inOrder, a.fold = o.code, o.inOrder, foldOf(&o, e.kind)
 	}
 	a.bufs = append(a.bufs[:0], nil)
 	a.send, a.bufs = addBlocks(a.send, a.bufs, send)
@@ -103,7 +104,9 @@ func listed[T any](list [][]T) blocks[T] { return blocks[T]{p: len(list), list: 
 // StartBarrier starts a barrier: it is complete when all ranks have started it.
 func StartBarrier(t *Team) *Request {
 	o := t.t.unused()
-	o.problem = problem{call: call{kind: kindBarrier}, rank: t.Rank(), team: t.Size(), send: o.send[:0], recv: o.recv[:0]}
+	o.problem.call = call{kind: kindBarrier}
+	o.rank, o.team, o.inOrder, o.meet = t.Rank(), t.Size(), false, false
+	o.send, o.recv = o.send[:0], o.recv[:0]
 	o.bufs, o.fold = append(o.bufs[:0], nil), nil
 	return t.start(o)
 }

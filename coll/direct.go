@@ -2,6 +2,7 @@ package coll
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/onesided"
@@ -11,10 +12,11 @@ import (
 // there what the other is to know.
 //
 // A store wakes nobody. A rank therefore notes in its board when it has its engine look for a
-// flag (asleep), and looks once more before it sleeps; whoever has stored a flag reads the note
-// and writes a word of the rank that nobody reads (service.wake), which wakes the engine. The
-// flag and the note are stored and loaded in one order by all processors (sync/atomic): one of
-// the two ranks sees what the other has stored.
+// flag (asleep), and looks once more before it sleeps; whoever has stored flags reads the notes
+// before it releases b.mu (rouse), and writes a word of the rank that nobody reads (service.wake),
+// which wakes the engine. Between the stores and the loads of either is a fence: one of the two
+// ranks sees what the other has stored. The fence waits until the stores have left the processor;
+// meanwhile this rank looks for what it waits for itself.
 type member struct {
 	key  rma.Key // of its board
 	wake rma.Key // of service.wake
@@ -40,30 +42,34 @@ func (b *board) send(o *operation, s *step, base int) {
 	fixed := line[n:]
 	binary.LittleEndian.PutUint64(fixed, uint64(b.t.rank))
 	o.call.put(fixed[8:])
-	onesided.Store64(fixed[24:], o.flag)
-	b.rouse(int(s.peer))
+	onesided.Release64(fixed[24:], o.flag)
+	b.stored |= 1 << s.peer
 }
 
-// rouse wakes a rank, when b.mu is released, if it does not look itself for what this one has
-// stored. b.mu is held.
-func (b *board) rouse(rank int) {
-	if onesided.Load64(b.area.mems[rank][b.asleep():]) != 0 {
-		b.wakes = append(b.wakes, rank)
+// rouse finds out which ranks do not look themselves for what this one has stored: they are woken
+// when b.mu is released. b.mu is held.
+func (b *board) rouse() {
+	if b.stored == 0 {
+		return
+	}
+	b.fence.Add(1) // what is stored is seen before the notes are read
+	for ; b.stored != 0; b.stored &= b.stored - 1 {
+		r := bits.TrailingZeros64(b.stored)
+		if onesided.Load64(b.area.mems[r][b.asleep():]) != 0 {
+			b.wakes |= 1 << r
+		}
 	}
 }
 
 // unlock releases b.mu, and then wakes ranks: the engine may call handlers and other callbacks
 // meanwhile, which take b.mu.
 func (b *board) unlock() {
-	if len(b.wakes) == 0 {
-		b.mu.Unlock()
-		return
-	}
-	var room [16]int
-	wakes := append(room[:0], b.wakes...)
-	b.wakes = b.wakes[:0]
+	b.rouse()
+	wakes := b.wakes
+	b.wakes = 0
 	b.mu.Unlock()
-	for _, r := range wakes {
+	for ; wakes != 0; wakes &= wakes - 1 {
+		r := bits.TrailingZeros64(wakes)
 		b.t.eng.Peer(b.t.ranks[r]).Signal(b.members[r].wake.At(0), rma.SignalSet, 1).Then(ignore)
 	}
 }

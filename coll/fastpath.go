@@ -61,7 +61,7 @@ func startFast(t *Team, o *operation) *Request {
 	}
 	b := c.board
 	b.mu.Lock()
-	meets, asked := o.kind.meets(), o.call
+	meets := o.kind.meets()
 	if b.dead.Load() || len(b.queue) > 0 {
 		b.mu.Unlock()
 		return nil
@@ -95,7 +95,7 @@ func startFast(t *Team, o *operation) *Request {
 		c.reuse(o)
 		return &complete
 	}
-	o.call = asked
+	o.alg = algAuto
 	r, err := c.enter(o, k)
 	if err != nil { // the team ends
 		b.stop()
@@ -116,11 +116,14 @@ func (b *board) performSoon(o *operation) (over bool) {
 		n = 1 // others need the processor
 	}
 	for ; n > 0; n-- {
-		if wrong, ok := b.perform(o); ok || wrong != nil || len(b.wakes) > 0 {
-			return ok // ranks are woken when b.mu is released
+		if wrong, ok := b.perform(o); ok || wrong != nil {
+			return ok
 		}
-		for n > 0 && !b.look() {
+		for n > 0 && !b.look(b.next) {
 			n--
+			if b.rouse(); b.wakes != 0 {
+				return false // ranks are woken when b.mu is released
+			}
 		}
 	}
 	return false

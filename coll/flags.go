@@ -57,7 +57,9 @@ type board struct {
 	past     [boardOps]admitted
 	queue    []*operation // that are not over
 	fast     fastPlans
-	wakes    []int  // ranks to wake when mu is released: see unlock
+	next     wait   // of the first operation, if it is not over
+	stored   uint64 // ranks in whose boards this one has stored since it has last read their notes: see rouse
+	wakes    uint64 // ranks to wake when mu is released: see unlock
 	exposed  uint64 // number of the operation whose memory others may read, 0: none
 	spinning int    // goroutines that look for the flag
 	awaiting int    // offset of the flag that the engine looks for, or -1
@@ -66,8 +68,14 @@ type board struct {
 	fence    atomic.Uint32 // orders what is read of others before what they tell then
 
 	over atomic.Uint64 // number of the last operation that is over
-	at   atomic.Int64  // offset of the flag that the first operation waits for
-	want atomic.Uint64 // and its value
+	at   atomic.Int64  // next, for those who do not hold mu, since they have last seen perform fail
+	want atomic.Uint64
+}
+
+// wait is what an operation waits for: a flag of at least a value.
+type wait struct {
+	at   int // offset in the board
+	want uint64
 }
 
 // admitted is what a board knows of an operation since the last one in which all ranks have
@@ -226,6 +234,8 @@ func (b *board) run() {
 		o := b.queue[0]
 		wrong, ok := b.perform(o)
 		if !ok {
+			b.at.Store(int64(b.next.at))
+			b.want.Store(b.next.want)
 			if wrong == nil && b.spinning == 0 && b.awaiting < 0 {
 				b.await()
 				return
@@ -267,14 +277,15 @@ func (b *board) perform(o *operation) (wrong error, ok bool) {
 		case stepRecv, stepTake:
 			end := base + (int(s.line)+1)*lineSize
 			if flag := onesided.Load64(b.came[end-8:]); flag < o.flag {
-				b.at.Store(int64(end - 8))
-				b.want.Store(o.flag)
+				b.next = wait{end - 8, o.flag}
 				return nil, false
 			} else if flag > o.flag {
 				return &rma.PeerError{Rank: b.t.ranks[s.peer], Op: o.kind.String(), Err: ErrProtocol}, false
 			}
-			if wrong := b.differs(o.call, b.came[end-lineFixed:end-8]); wrong != nil {
-				return wrong, false
+			if !o.call.is(b.came[end-lineFixed+8:]) {
+				if wrong := b.differs(o.call, b.came[end-lineFixed:end-8]); wrong != nil {
+					return wrong, false
+				}
 			}
 			start := end - lineFixed - (s.to.n+7)&^7
 			if data := b.came[start : start+s.to.n : start+s.to.n]; s.kind == stepRecv {
@@ -330,6 +341,9 @@ func (b *board) differs(mine call, fixed []byte) error {
 // a rank has another root. They are there when all ranks have waited for each other.
 func (b *board) stray(flag uint64) error {
 	a := &b.past[flag%boardOps]
+	if a.call.kind.meets() {
+		return nil // it is over: all ranks have made this call
+	}
 	base := int(flag%boardOps) * b.lines * lineSize
 	for i := a.lines; i < b.lines; i++ {
 		end := base + (i+1)*lineSize
@@ -353,8 +367,8 @@ func (b *board) stray(flag uint64) error {
 // await has the engine look for the flag that the first operation waits for. b.mu is held;
 // await releases it.
 func (b *board) await() {
-	b.awaiting = int(b.at.Load())
-	w, flag := b.in.Slice(b.awaiting, 8), b.want.Load()
+	b.awaiting = b.next.at
+	w, flag := b.in.Slice(b.awaiting, 8), b.next.want
 	b.sleeps(1)
 	if b.timer == nil {
 		b.timer = time.AfterFunc(inquiry, b.inquire)
@@ -384,7 +398,7 @@ const (
 func (b *board) spin(flag uint64) {
 	sp := cpu.Spinner{Policy: &flagSpins, Contention: b.t.s.contention}
 	for steps := 1; b.over.Load() < flag && !b.dead.Load(); steps++ {
-		if b.look() {
+		if b.look(wait{int(b.at.Load()), b.want.Load()}) {
 			b.mu.Lock()
 			b.run()
 			sp.Reset()
@@ -402,15 +416,15 @@ func (b *board) spin(flag uint64) {
 	b.run()
 }
 
-// look reports whether the flag has come that the first operation waits for.
-func (b *board) look() bool {
-	word, flag := b.came[b.at.Load():], b.want.Load()
+// look reports whether a flag has come.
+func (b *board) look(w wait) bool {
+	word := b.came[w.at:]
 	n := looks
 	if b.t.s.contention.TakesTurns() {
 		n = 1
 	}
 	for range n {
-		if onesided.Load64(word) >= flag {
+		if onesided.Load64(word) >= w.want {
 			return true
 		}
 	}

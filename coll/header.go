@@ -117,9 +117,20 @@ func (c call) String() string {
 
 // put writes the call as 16 bytes.
 func (c call) put(b []byte) {
-	b[0], b[1], b[2], b[3] = byte(c.kind), c.op, byte(c.elem), byte(c.alg)
-	binary.LittleEndian.PutUint32(b[4:], c.root)
-	binary.LittleEndian.PutUint64(b[8:], c.count|uint64(c.size)<<48)
+	first, second := c.words()
+	binary.LittleEndian.PutUint64(b, first)
+	binary.LittleEndian.PutUint64(b[8:], second)
+}
+
+// words returns what put writes.
+func (c *call) words() (first, second uint64) {
+	return uint64(c.kind) | uint64(c.op)<<8 | uint64(c.elem)&0xff<<16 | uint64(c.alg)<<24 | uint64(c.root)<<32, c.count | uint64(c.size)<<48
+}
+
+// is reports whether put has written c to b.
+func (c *call) is(b []byte) bool {
+	first, second := c.words()
+	return binary.LittleEndian.Uint64(b) == first && binary.LittleEndian.Uint64(b[8:]) == second
 }
 
 // parseCall is the inverse of put.

@@ -40,6 +40,14 @@ var elements sync.Map // reflect.Type to element, or to error
 // elementOf returns the description of T, which must be of a fixed size above 0 and hold no
 // pointers.
 func elementOf[T any]() (element, error) {
+	switch any((*T)(nil)).(type) { // most common, and without a look at the table
+	case *float64:
+		return element{reflect.Float64, 8}, nil
+	case *float32:
+		return element{reflect.Float32, 4}, nil
+	case *int64:
+		return element{reflect.Int64, 8}, nil
+	}
 	t := reflect.TypeFor[T]()
 	v, ok := elements.Load(t)
 	if !ok {

@@ -1,6 +1,10 @@
 package coll
 
-import "crypto/subtle"
+import (
+	"crypto/subtle"
+	"reflect"
+	"sync/atomic"
+)
 
 // Integer is the set of integers that reductions combine.
 type Integer interface {
@@ -156,6 +160,25 @@ func words[T any](dst, src []T) (d, s []uint64, rest, with []byte) {
 // folding is a reduction of memory: dst becomes dst∘src or, with lower, src∘dst. src may be
 // unaligned.
 type folding func(dst, src []byte, lower bool)
+
+// foldings are the built-in reductions, by kind of element, that were used.
+var foldings [opFunc][reflect.Complex128 + 1]atomic.Pointer[folding]
+
+// foldOf returns the operator as a reduction of memory with elements of a kind. It allocates for
+// functions of the application, and once for the others.
+func foldOf[T any](o *Operator[T], k reflect.Kind) folding {
+	if o.code >= opFunc {
+		return o.fold()
+	}
+	p := &foldings[o.code][k]
+	f := p.Load()
+	if f == nil {
+		made := o.fold()
+		f = &made
+		p.Store(f)
+	}
+	return *f
+}
 
 // unalignedMax is the size of the pieces in which memory is copied that a reduction cannot
 // use where it is.

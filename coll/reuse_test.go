@@ -64,9 +64,9 @@ func TestRequestOutlivesUse(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, job(t, 2, "shm"))
 	first := StartBarrier(ts[0])
-	o := first.o
 	require.NoError(t, Barrier(ctx, ts[1]))
 	require.NoError(t, first.Wait(ctx))
+	o := ts[0].t.idle.Load()
 	second := StartBarrier(ts[0])
 	require.Same(t, o, second.o)
 	require.True(t, first.Done())
@@ -121,7 +121,10 @@ func TestReuseAfterEveryKindOfWait(t *testing.T) {
 	defer c.mu.Unlock()
 	seen := map[*operation]bool{}
 	temp := 0
-	for _, o := range c.free {
+	idle := c.idle.Load()
+	require.NotNil(t, idle)
+	require.Zero(t, cap(idle.temp))
+	for _, o := range append(c.free, idle) {
 		require.False(t, seen[o])
 		seen[o] = true
 		require.Nil(t, o.request)
@@ -133,7 +136,7 @@ func TestReuseAfterEveryKindOfWait(t *testing.T) {
 }
 
 // Calls that are alike allocate nothing in the blocking form, and the request only in the
-// form that returns it; reductions besides that their function, in two pieces.
+// form that returns it; reductions besides that their function.
 func TestCallsAllocateNothing(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, job(t, 2, "shm"))
@@ -163,7 +166,7 @@ func TestCallsAllocateNothing(t *testing.T) {
 			}
 			function := 0.0
 			if name == "Allreduce" {
-				function = 2 * 2
+				function = 2
 			}
 			for range 2 * maxLoose {
 				blocking()

@@ -41,7 +41,7 @@ type team struct {
 	mu       sync.Mutex
 	channels map[uint32]*channel
 	ops      map[key]*operation // in flight
-	free     []*operation       // to be used again, as the next one
+	free     []*operation       // to be used again, as the next ones
 	requests []*Request
 	freeTemp int // temporary memory of free, in bytes
 	early    map[key]earlies
@@ -55,6 +55,7 @@ type team struct {
 	gone     map[int]error    // members that will send no more messages
 	err      error            // the team was revoked, or closed
 
+	idle    atomic.Pointer[operation] // one more to be used again, without temporary memory
 	plans   plans
 	force   atomic.Pointer[map[kind]algorithm]
 	figures atomic.Pointer[figures]                // nil until they have come, and the operations that waited for them are launched; mu is held when they are set
@@ -227,6 +228,9 @@ func (t *Team) Split(ctx context.Context, color, key int) (*Team, error) {
 
 // unused returns an operation that is not in flight.
 func (t *team) unused() *operation {
+	if o := t.idle.Swap(nil); o != nil {
+		return o
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := len(t.free); n > 0 {
@@ -243,6 +247,9 @@ func (t *team) unused() *operation {
 func (t *team) reuse(o *operation) {
 	clear(o.bufs)
 	o.fold, o.request = nil, nil
+	if cap(o.temp) == 0 && t.idle.CompareAndSwap(nil, o) {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.free) >= maxFree || t.err != nil {

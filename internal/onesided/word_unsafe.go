@@ -3,6 +3,8 @@ package onesided
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // Load64 loads the 8-byte word at the start of b, which must be aligned to 8 bytes. Peers
@@ -24,6 +26,12 @@ func (t Type) Load(b []byte) uint64 {
 // one store.
 func Store64(b []byte, v uint64) {
 	atomic.StoreUint64(word64(b), v)
+}
+
+// Release64 is Store64 that does not wait for the stores before it, and does not order later
+// accesses behind itself: see cpu.StoreRelease.
+func Release64(b []byte, v uint64) {
+	cpu.StoreRelease(word64(b), v)
 }
 
 // Do executes m on the word at the start of mem, which must be aligned to 8 bytes,
