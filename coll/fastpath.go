@@ -1,6 +1,10 @@
 package coll
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/seed33544411/rma/internal/cpu"
+)
 
 // fastPlan is the schedule by flags of the last blocking calls that were alike.
 type fastPlan struct {
@@ -40,14 +44,14 @@ func (ps *fastPlans) keep(o *operation, asked call) {
 	*p = fastPlan{asked, o.meet, o.t.force.Load(), append(p.send[:0], o.send...), append(p.recv[:0], o.recv...), o.plan}
 }
 
-const (
-	// fastLooks is how often the fast path looks for a flag, looks times each: about a
-	// microsecond, in which ranks that make the same call at the same time answer. With four
-	// times as many, calls of two and eight ranks were no faster.
-	fastLooks = 32
-	// fastProgress is the number of operations after which the fast path polls the links.
-	fastProgress = 64
-)
+// fastSpins is how often the fast path looks for flags, looks times each: for about a
+// microsecond, in which ranks that make the same call at the same time answer (with four
+// times as many, calls of two and eight ranks were no faster), and during some yields, in which
+// ranks take turns that share its processor. Others wait for the board meanwhile.
+var fastSpins = cpu.SpinPolicy{Polls: 32, Yields: 8}
+
+// fastProgress is the number of operations after which the fast path polls the links.
+const fastProgress = 64
 
 // startFast performs an operation of a blocking call by flags within the call, which takes
 // half as long as by the way of all others: it enters no table, has no request of its own,
@@ -111,20 +115,18 @@ func startFast(t *Team, o *operation) *Request {
 // performSoon performs an operation whose flags come soon. It reports whether it is over; if
 // a line is wrong, it is not. b.mu is held.
 func (b *board) performSoon(o *operation) (over bool) {
-	n := fastLooks
-	if c := b.t.s.contention; c.TakesTurns() || c.Shared() {
-		n = 1 // others need the processor
-	}
-	for ; n > 0; n-- {
+	sp := cpu.Spinner{Policy: &fastSpins, Contention: b.t.s.contention, Holds: true}
+	for {
 		if wrong, ok := b.perform(o); ok || wrong != nil {
 			return ok
 		}
-		for n > 0 && !b.look(b.next) {
-			n--
+		for !b.look(b.next) {
 			if b.rouse(); b.wakes != 0 {
 				return false // ranks are woken when b.mu is released
 			}
+			if sp.Wait(); sp.Weary() {
+				return false
+			}
 		}
 	}
-	return false
 }
