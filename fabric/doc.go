@@ -31,6 +31,8 @@
 //     atomics become visible at the target in that order, and a read returns the data of
 //     writes posted before it. A write posted after a read may overtake the read unless it
 //     carries [FlagFence].
+//   - The loss of a connection fails the requests of its endpoint, unless the endpoint continues on
+//     another connection ([Resumer]).
 //   - The first failed request moves its endpoint to the error state: requests behind it
 //     complete with [StatusFlushed] and [Endpoint.Post] returns [ErrDown]. Other endpoints
 //     of the link are not affected. The endpoint cannot be repaired: close it and connect a
@@ -49,7 +51,7 @@
 // # Files
 //
 //	fabric.go      Link, Endpoint, Region, Caps; what some have besides: Direct, CopyTuner,
-//	               Neighbour
+//	               Neighbour, Resumer
 //	wr.go          WR, SGE, Op, Flags, Completion; RemoteKey, the marshalled name of
 //	               remote memory
 //	status.go      Status and the errors it maps to

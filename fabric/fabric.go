@@ -79,6 +79,15 @@ type Endpoint interface {
 	Close() error
 }
 
+// Resumer is implemented by endpoints that continue on another connection when theirs is lost. No
+// request fails by that: each is executed once and in order, and completes once. Until there is a
+// connection, requests wait; the endpoint goes down if there is none in time.
+type Resumer interface {
+	// Outages returns how many connections were lost so far, and why there is none at present, nil
+	// if there is one. OpPath follows each change. Owner's.
+	Outages() (lost uint64, why error)
+}
+
 // MaxAddress bounds the length of Endpoint.Address in bytes.
 const MaxAddress = 512
 

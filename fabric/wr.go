@@ -11,7 +11,7 @@ import (
 // Op names a one-sided operation, or the event a completion stands for.
 type Op uint8
 
-// Operations of a WR, and the events OpNotify and OpDown that appear in
+// Operations of a WR, and the events OpNotify, OpDown and OpPath that appear in
 // completions only.
 const (
 	OpInvalid     Op = iota
@@ -21,9 +21,10 @@ const (
 	OpCompareSwap    // if remote 8 bytes == Compare, = Operand; the old value → one local piece of 8 bytes
 	OpNotify         // event: a peer's write with FlagNotify has arrived; Imm and Bytes are set
 	OpDown           // event: the endpoint failed, without a call of Close; once an endpoint
+	OpPath           // event: the endpoint has lost its connection, or continues on another one: see Resumer
 )
 
-var opNames = []string{OpWrite: "write", OpRead: "read", OpFetchAdd: "fetch-add", OpCompareSwap: "compare-swap", OpNotify: "notify", OpDown: "down"}
+var opNames = []string{OpWrite: "write", OpRead: "read", OpFetchAdd: "fetch-add", OpCompareSwap: "compare-swap", OpNotify: "notify", OpDown: "down", OpPath: "path"}
 
 // String returns the name of the operation.
 func (o Op) String() string { return enum.Name("op", opNames, o) }

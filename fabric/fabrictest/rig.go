@@ -163,7 +163,11 @@ func (r *rig) join(ca, cb *conn) {
 // poll polls s once and stores the completions. Only the owner of s calls it.
 func (s *side) poll() int {
 	n := s.link.Poll(s.cs[:])
-	s.done = append(s.done, s.cs[:n]...)
+	for _, c := range s.cs[:n] {
+		if c.Op != fabric.OpPath { // no promise depends on it
+			s.done = append(s.done, c)
+		}
+	}
 	return n
 }
 

@@ -4,11 +4,14 @@ package tcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 )
@@ -22,26 +25,67 @@ func (l *link) listen() error {
 	// Multipath TCP takes a slower path through the kernel and refuses some of
 	// the socket options used here.
 	lc.SetMultipathTCP(false)
-	ln, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(l.cfg.Bind, 0).String())
-	if err == nil {
-		ln, err = newDoor(ln)
-	}
+	err := listenAll(ctx, &lc, l)
 	if err != nil {
 		cancel()
 		return fmt.Errorf("tcp: open: listen on %v: %w", l.cfg.Bind, fabric.Shortage(err))
 	}
-	l.ln = ln
-	l.port = uint16(ln.Addr().(*net.TCPAddr).Port)
-	l.wg.Add(2)
-	go l.accept(ctx)
+	l.wg.Add(1 + len(l.lns))
+	for _, ln := range l.lns {
+		go l.accept(ctx, ln)
+	}
 	go watchSilence(ctx, l)
 	return nil
 }
 
-func (l *link) accept(ctx context.Context) {
+// listenTries is how many ports are tried until one is free at all addresses.
+const listenTries = 16
+
+// listenAll listens on cfg.Bind, and on the same port of cfg.Paths, except for addresses that this
+// host does not have.
+func listenAll(ctx context.Context, lc *net.ListenConfig, l *link) error {
+	var err error
+	for range listenTries {
+		port := uint16(0)
+		for _, a := range append([]netip.Addr{l.cfg.Bind}, l.cfg.Paths...) {
+			var ln net.Listener
+			if ln, err = lc.Listen(ctx, "tcp", netip.AddrPortFrom(a, port).String()); err == nil {
+				ln, err = newDoor(ln)
+			}
+			switch {
+			case err == nil:
+				l.lns = append(l.lns, ln)
+				port = uint16(ln.Addr().(*net.TCPAddr).Port)
+			case port > 0 && errors.Is(err, unix.EADDRNOTAVAIL):
+				err = nil
+			}
+			if err != nil {
+				break
+			}
+		}
+		if err == nil {
+			l.port = port
+			return nil
+		}
+		closeListeners(l)
+		if !errors.Is(err, unix.EADDRINUSE) {
+			return err
+		}
+	}
+	return err
+}
+
+func closeListeners(l *link) {
+	for _, ln := range l.lns {
+		_ = ln.Close()
+	}
+	l.lns = nil
+}
+
+func (l *link) accept(ctx context.Context, ln net.Listener) {
 	defer l.wg.Done()
 	for {
-		c, err := l.ln.Accept()
+		c, err := ln.Accept()
 		if err != nil {
 			if l.closed.Load() {
 				return

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	wireVersion = 3
+	wireVersion = 4
 	tokenSize   = 16
 	maxAddrs    = 8 // hosts in one endpoint's address
 )

@@ -26,6 +26,8 @@ func goodHeaders() []header {
 		{op: opReadReply, flags: wireLanes, ack: 8, seq: 7, n: 1 << 20},
 		{op: opBulk, seq: 4, n: 1 << 19, addr: 1 << 19},
 		{op: opBulk, flags: wireReply, seq: 7, n: 1},
+		{op: opRead, flags: wireAgain, seq: 7, n: 1 << 20, rkey: 9, addr: 4096},
+		{op: opAck, flags: wireEnd, ack: 77},
 	}
 }
 
@@ -72,6 +74,9 @@ func TestHeaderRefusesWhatItDoesNotMean(t *testing.T) {
 		{header{op: opWrite, imm: 1}, errBadField},
 		{header{op: opWrite, status: 1}, errBadField},
 		{header{op: opRead, flags: wireAck}, errBadFlags},
+		{header{op: opWrite, flags: wireAgain}, errBadFlags},
+		{header{op: opFetchAdd, flags: wireAgain, n: operandsSize}, errBadFlags},
+		{header{op: opRead, flags: wireEnd}, errBadFlags},
 		{header{op: opRead, n: maxMessage + 1}, errBadLength},
 		{header{op: opFetchAdd, n: 8}, errBadLength},
 		{header{op: opCompareSwap, n: operandsSize, imm: 1}, errBadField},
@@ -128,7 +133,7 @@ func goodToken() (k token) {
 }
 
 func goodHello() hello {
-	h := hello{to: 0x0102030405060708, from: 0x1112131415161718, reads: 128, lane: 2, lanes: 3, crypt: CryptFull}
+	h := hello{to: 0x0102030405060708, from: 0x1112131415161718, reads: 128, lane: 2, lanes: 3, crypt: CryptFull, attempt: 1}
 	for i := range h.challenge {
 		h.challenge[i] = byte(0xb0 + i)
 	}
@@ -138,25 +143,38 @@ func goodHello() hello {
 func TestHello(t *testing.T) {
 	want := goodHello()
 	b := want.append(nil)
-	require.Equal(t, "726d6154"+"0300"+"0203"+"0807060504030201"+"1817161514131211"+"80000000"+"03000000"+"b0b1b2b3b4b5b6b7b8b9babbbcbdbebf", hex.EncodeToString(b))
+	require.Equal(t, "726d6154"+"0400"+"0203"+"0807060504030201"+"1817161514131211"+"80000000"+"03000000"+"b0b1b2b3b4b5b6b7b8b9babbbcbdbebf"+"01000000"+"000000000000000000000000", hex.EncodeToString(b))
 	var got hello
 	require.NoError(t, got.parse(b))
 	require.Equal(t, want, got)
 	for n := range helloSize {
 		require.ErrorIs(t, got.parse(b[:n]), errNotHello)
 	}
-	for at, want := range map[int]error{0: errNotHello, 4: errVersion, 6: errNotHello, 7: errNotHello, 26: errNotHello, 28: errNotHello, 29: errNotHello, 31: errNotHello} {
+	for at, want := range map[int]error{0: errNotHello, 4: errVersion, 6: errNotHello, 7: errNotHello, 26: errNotHello, 28: errNotHello, 29: errNotHello, 31: errNotHello, 52: errNotHello, 63: errNotHello} {
 		bad := append([]byte(nil), b...)
 		bad[at] ^= 0xff
 		require.ErrorIs(t, got.parse(bad), want, "byte %d", at)
 	}
+	want.attempt = 0x31323334
+	require.NoError(t, got.parse(want.append(nil)), "a lane in place of a lost one")
+	want.tally = goodTally
+	require.ErrorIs(t, got.parse(want.append(nil)), errNotHello, "a tally belongs to the first connection")
+	want.lane = 0
+	b = want.append(nil)
+	require.Equal(t, "34333231"+"44434241"+"54535251"+"64636261", hex.EncodeToString(b[48:]))
+	require.NoError(t, got.parse(b))
+	require.Equal(t, want, got)
+	want.attempt = firstAttempt
+	require.ErrorIs(t, got.parse(want.append(nil)), errNotHello, "nothing was done before the first attempt")
 }
 
+var goodTally = tally{executed: 0x41424344, answered: 0x51525354, accepted: 0x61626364}
+
 func TestAnswer(t *testing.T) {
-	h := hello{lanes: 3, crypt: CryptAuth}
-	want := answer{reads: 128, lanes: 3, crypt: CryptFull}
+	h := hello{lanes: 3, crypt: CryptAuth, attempt: 0x31323334}
+	want := answer{reads: 128, lanes: 3, crypt: CryptFull, attempt: h.attempt, tally: goodTally}
 	b := want.append(nil)
-	require.Equal(t, "80000000"+"03030000", hex.EncodeToString(b))
+	require.Equal(t, "80000000"+"03030000"+"34333231"+"44434241"+"54535251"+"64636261", hex.EncodeToString(b))
 	var got answer
 	require.NoError(t, got.parse(b, &h))
 	require.Equal(t, want, got)
@@ -166,8 +184,19 @@ func TestAnswer(t *testing.T) {
 	} {
 		require.ErrorIs(t, got.parse(bad.append(nil), &h), errNotHello, what)
 	}
-	require.ErrorIs(t, got.parse(append(b[:7:7], 1), &h), errNotHello)
-	require.ErrorIs(t, got.parse(b[:7], &h), errNotHello)
+	require.ErrorIs(t, got.parse(append(append(b[:7:7], 1), b[8:]...), &h), errNotHello)
+	for n := range b {
+		require.ErrorIs(t, got.parse(b[:n], &h), errNotHello)
+	}
+	for what, bad := range map[string]answer{"another attempt": {attempt: 5}, "does not resume": {}} {
+		bad.crypt = CryptAuth
+		require.ErrorIs(t, got.parse(bad.append(nil), &h), errNotHello, what)
+	}
+	h.attempt = firstAttempt
+	require.NoError(t, got.parse((&answer{crypt: CryptAuth}).append(nil), &h), "it does not resume")
+	require.ErrorIs(t, got.parse((&answer{crypt: CryptAuth, attempt: 1, tally: goodTally}).append(nil), &h), errNotHello)
+	h.attempt, h.lane = 2, 1
+	require.ErrorIs(t, got.parse((&answer{crypt: CryptAuth, attempt: 2, tally: goodTally}).append(nil), &h), errNotHello, "of a lane")
 }
 
 // The authentication of a handshake whose every byte is known.
@@ -176,9 +205,9 @@ func TestHandshakeGolden(t *testing.T) {
 	var s transcript
 	s.add(h.append(nil))
 	s.add(h.challenge[:])
-	require.Equal(t, "7952fe6eb51031fbc001b6584ee222d13f64a7a45d9f7556c8fa1395fb8401b0", hex.EncodeToString(s.sign(&k, purposeProof)))
+	require.Equal(t, "d585787c7bbb823612c6a6f32f7ffb70db8c68401d206ea1c6df47eea16d449c", hex.EncodeToString(s.sign(&k, purposeProof)))
 	s.add((&answer{reads: 128, lanes: 3, crypt: CryptFull}).append(nil))
-	require.Equal(t, "212ed6360c30f1ccf46fa13d5f27fdc29a85b2948e3513e9f3b37503ad4fbbad", hex.EncodeToString(s.sign(&l, purposeAnswer)))
+	require.Equal(t, "3ef9976eae896d7e3b9e79728df3327bcd4d11d60c5ecd0445ad45906f8e74c9", hex.EncodeToString(s.sign(&l, purposeAnswer)))
 	require.Len(t, s.said, s.n)
 	require.True(t, s.signed(&l, purposeAnswer))
 	require.False(t, s.signed(&k, purposeAnswer))
@@ -194,8 +223,8 @@ func TestHandshakeGolden(t *testing.T) {
 	require.NoError(t, err)
 	theirs, err := s.keys(k, l, CryptFull, false)
 	require.NoError(t, err)
-	require.Equal(t, "129290e20af7fdf9148ff208d0320cca", hex.EncodeToString(mine.send[:]))
-	require.Equal(t, "0715fefbfcba1f1fb79c6f69cb1612bc", hex.EncodeToString(theirs.send[:]))
+	require.Equal(t, "e5a3dab2be8d69cdaccb60e38a85dee8", hex.EncodeToString(mine.send[:]))
+	require.Equal(t, "40bda9b652ff4c9cc299839f44da7228", hex.EncodeToString(theirs.send[:]))
 	require.Equal(t, mine.send, theirs.recv)
 	require.Equal(t, mine.recv, theirs.send)
 	s.said[helloSize]++ // another challenge
@@ -208,6 +237,8 @@ func TestHandshakeGolden(t *testing.T) {
 func FuzzHello(f *testing.F) {
 	h := goodHello()
 	f.Add(h.append(nil))
+	h.lane, h.attempt, h.tally = 0, 2, goodTally
+	f.Add(h.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h hello
 		if h.parse(b) == nil {
@@ -217,10 +248,10 @@ func FuzzHello(f *testing.F) {
 }
 
 func FuzzAnswer(f *testing.F) {
-	f.Add((&answer{reads: 128, lanes: 3, crypt: CryptFull}).append(nil))
+	f.Add((&answer{reads: 128, lanes: 3, crypt: CryptFull, attempt: 2, tally: goodTally}).append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var a answer
-		if a.parse(b, &hello{lanes: 3, crypt: CryptOff}) == nil {
+		if a.parse(b, &hello{lanes: 3, crypt: CryptOff, attempt: 2}) == nil {
 			require.Equal(t, b[:answerFields], a.append(nil))
 			require.LessOrEqual(t, a.lanes, uint8(3))
 		}
@@ -234,7 +265,7 @@ func goodAddress() address {
 func TestAddress(t *testing.T) {
 	want := goodAddress()
 	b := want.append(nil)
-	require.Equal(t, "5403"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0500000000000000"+"3412"+"02"+"040a010203"+"1020010db8000000000000000000000001", hex.EncodeToString(b))
+	require.Equal(t, "5404"+"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"+"0500000000000000"+"3412"+"02"+"040a010203"+"1020010db8000000000000000000000001", hex.EncodeToString(b))
 	var got address
 	require.NoError(t, got.parse(b))
 	require.Equal(t, want, got)

@@ -18,6 +18,7 @@ type completions struct {
 	ep     uint32 // ID of the endpoint
 	owed   uint32 // completions of requests in q
 	notes  int    // notifications in q
+	paths  int    // events of lost and new connections in q, at most 1
 	q      softlink.CompQ
 	ready  *readyList // of the link
 	queued bool       // in ready
@@ -26,7 +27,7 @@ type completions struct {
 
 func (c *completions) init(ep uint32, depth int, ready *readyList) {
 	c.ep, c.ready = ep, ready
-	c.q.Reserve(depth + maxNotes + 1)
+	c.q.Reserve(depth + maxNotes + 2)
 }
 
 // full reports that no more notifications may be received now.
@@ -49,6 +50,14 @@ func (c *completions) notify(imm, bytes uint32) {
 // down queues the event of the endpoint's end.
 func (c *completions) down(st fabric.Status) {
 	c.push(fabric.Completion{EP: c.ep, Op: fabric.OpDown, Status: st})
+}
+
+// path queues the event that the connection was lost, or that there is another one.
+func (c *completions) path() {
+	if c.paths == 0 {
+		c.paths++
+		c.push(fabric.Completion{EP: c.ep, Op: fabric.OpPath})
+	}
 }
 
 func (c *completions) push(x fabric.Completion) {
@@ -85,6 +94,8 @@ func (r *readyList) deliver(cs []fabric.Completion) int {
 				c.owed--
 			case op == fabric.OpNotify:
 				c.notes--
+			case op == fabric.OpPath:
+				c.paths--
 			}
 		}
 		n += k

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -48,6 +49,12 @@ type Config struct {
 	// LongRTT is the round trip beyond which a peer is of ClassLong. Zero means
 	// DefaultLongRTT.
 	LongRTT time.Duration
+
+	// Resume lets endpoints continue on another connection when theirs is lost, if both sides have
+	// it (fabric.Resumer). Paths are other addresses of this host, at which this side listens as
+	// well, and at which peers find it then. At most 8 addresses are advertised in all.
+	Resume bool
+	Paths  []netip.Addr
 
 	// Crypt is the protection of connections. The stronger of the two sides' choices is
 	// used.
@@ -138,12 +145,39 @@ func (c *Config) withDefaults() (Config, error) {
 			d.Advertise = hosts
 		}
 	}
+	d.Advertise, d.Paths = d.withPaths()
 	for _, a := range d.Advertise {
 		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
 			return d, fmt.Errorf("tcp: open: peers cannot connect to %v: advertise an address of this host", a)
 		}
 	}
 	return d, nil
+}
+
+// withPaths returns the addresses to advertise, with those of Paths, and those of Paths that Bind does
+// not cover.
+func (c *Config) withPaths() (advertise, paths []netip.Addr) {
+	advertise = slices.Clone(c.Advertise)
+	for _, a := range c.Paths {
+		if len(advertise) < maxAddrs && !slices.Contains(advertise, a) {
+			advertise = append(advertise, a)
+			if !c.Bind.IsUnspecified() && a != c.Bind {
+				paths = append(paths, a)
+			}
+		}
+	}
+	return advertise, paths
+}
+
+// firstAttempt is the number of the first connection of endpoints that resume.
+const firstAttempt = 1
+
+// attempt returns the attempt of the first connection of an endpoint.
+func (c *Config) attempt() uint32 {
+	if c.Resume {
+		return firstAttempt
+	}
+	return 0
 }
 
 // hostAddrs returns the addresses at which other hosts may reach this one.

@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,8 @@ func TestConformance(t *testing.T) {
 		"plain": {Config{}, directMax},
 		"epoll": {Config{SendBuffer: 64 << 10, Lanes: -1}, -1},
 		"lanes": {Config{SendBuffer: 64 << 10, Lanes: 3, LaneMin: 1}, directMax},
+
+		"resumes": {Config{Resume: true, Paths: []netip.Addr{netip.MustParseAddr("127.0.0.2")}}, directMax},
 
 		"authenticated":       {Config{Crypt: CryptAuth}, directMax},
 		"encrypted":           {Config{Crypt: CryptFull}, directMax},

@@ -15,12 +15,25 @@ var (
 	errConnected = errors.New("tcp: connect: endpoint was connected before: make a new one")
 )
 
-// offer parks a connection until Connect fetches it, if e may still be connected.
+// offer parks a connection until await fetches it, if e may still be connected, or if it is in
+// place of one that was lost.
 func (e *endpoint) offer(in arrival) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := e.state.Load()
-	return (s == epIdle || s == epConnecting) && e.park(in)
+	last := e.attempt.Load()
+	switch e.state.Load() {
+	case epIdle, epConnecting:
+		return in.h.attempt <= firstAttempt && e.park(in)
+	case epUp:
+		if !e.resumes || in.h.from != e.peer.nonce || in.h.lane == 0 && in.h.attempt <= max(last, firstAttempt) || in.h.lane > 0 && in.h.attempt != last || !e.park(in) {
+			return false
+		}
+		if in.h.lane == 0 {
+			recall(e.l, e)
+		}
+		return true
+	}
+	return false
 }
 
 // Address implements fabric.Endpoint.
@@ -44,16 +57,14 @@ func (e *endpoint) Connect(ctx context.Context, peer []byte) error {
 	if err := e.startConnect(cancel); err != nil {
 		return err
 	}
-	var conns []agreed
-	var reads uint32
-	var err error
+	var j joint
 	if e.nonce < a.nonce {
-		conns, reads, err = e.dial(ctx, &a)
+		j = e.dial(ctx, &a)
 	} else {
-		conns, reads, err = e.await(ctx, &a)
+		j = e.await(ctx, &a, answer{attempt: e.l.cfg.attempt()})
 	}
-	socks, p, err := e.takeSockets(conns, err)
-	return e.endConnect(socks, p, reads, a.nonce, fabric.Shortage(err))
+	socks, p, err := e.takeSockets(j.conns, j.err)
+	return e.endConnect(socks, p, &j, &a, fabric.Shortage(err))
 }
 
 // startConnect claims the endpoint for one Connect.
@@ -72,7 +83,7 @@ func (e *endpoint) startConnect(cancel context.CancelFunc) error {
 }
 
 // endConnect publishes the outcome. After a failure Connect may be called again.
-func (e *endpoint) endConnect(socks []socket, p path, reads uint32, peer uint64, err error) error {
+func (e *endpoint) endConnect(socks []socket, p path, j *joint, a *address, err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cancel = nil
@@ -84,28 +95,23 @@ func (e *endpoint) endConnect(socks []socket, p path, reads uint32, peer uint64,
 		e.state.Store(epIdle)
 		return fmt.Errorf("tcp: connect: %w", err)
 	}
-	e.path, e.out.chunk = p, wholeSegments(maxAccess, p.mss)
-	e.lanes.init(socks[1:], e.l.cfg.LaneMin, p.mss)
-	e.publish(socks[0], reads, peer)
+	use(e, socks, p)
+	e.resumes, e.resp.resumes, e.peer, e.least = j.attempt != 0, j.attempt != 0, *a, p.crypt
+	e.publish(j.reads, a.nonce)
 	e.dropParked()
 	return nil
 }
 
-// publish sets the endpoint's socket and passes the endpoint to the owner. mu is held.
-func (e *endpoint) publish(s socket, peerReads uint32, peer uint64) {
-	e.sock = s
+// publish passes the endpoint, which has a socket, to the owner. mu is held.
+func (e *endpoint) publish(peerReads uint32, peer uint64) {
 	e.resp.replies.init(peerReads)
 	l := e.l
 	l.mu.Lock()
 	e.with = peer
-	delete(l.byNonce, e.nonce)
-	l.joined = append(l.joined, e)
-	e.state.Store(epUp)
-	l.waking.Set() // FD is readable; before fresh: adopt clears the wake-up, and would miss a later one
-	l.fresh.Add(1)
-	l.mu.Unlock()
-	select {
-	case l.met <- struct{}{}:
-	default:
+	if !e.resumes {
+		delete(l.byNonce, e.nonce)
 	}
+	e.state.Store(epUp)
+	l.mu.Unlock()
+	enter(l, e)
 }

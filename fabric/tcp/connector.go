@@ -21,8 +21,8 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-func newConnector(l *link, peerTimeout time.Duration) connector {
-	co := connector{l: l, peerTimeout: peerTimeout, arrivals: make(chan arrival, 1+maxLanes)}
+func (co *connector) init(l *link, peerTimeout time.Duration) {
+	co.l, co.peerTimeout, co.arrivals = l, peerTimeout, make(chan arrival, 1+maxLanes)
 	if co.peerTimeout <= 0 {
 		co.peerTimeout = fabric.DefaultPeerTimeout
 	}
@@ -30,7 +30,6 @@ func newConnector(l *link, peerTimeout time.Duration) connector {
 	_, _ = rand.Read(r[:]) // never fails
 	copy(co.token[:], r[:])
 	co.nonce = binary.LittleEndian.Uint64(r[tokenSize:])
-	return co
 }
 
 // park keeps a connection for await. A newer one replaces an older one, which the peer has
@@ -70,22 +69,23 @@ const minConnect, maxConnect = time.Second, 8 * time.Second
 // the lanes that both sides agree on. A connection that is refused or lost meanwhile is
 // made again until ctx ends, because the peer may have too many strangers. The peer is gone
 // if nothing has listened there for PeerTimeout.
-func (co *connector) dial(ctx context.Context, a *address) ([]agreed, uint32, error) {
+func (co *connector) dial(ctx context.Context, a *address) joint {
 	var answered time.Time // when something listened last
 	for pause, attempt := minRedial, minConnect; ; pause, attempt = min(2*pause, maxRedial), min(2*attempt, maxConnect) {
-		conns, reads, err := co.dialHosts(ctx, a, attempt)
+		j := co.dialHosts(ctx, a, hello{attempt: co.l.cfg.attempt()}, attempt)
+		err := j.err
 		lost := anyOf(err, io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.ECONNABORTED, unix.EPIPE, os.ErrDeadlineExceeded, context.DeadlineExceeded)
 		if err == nil || !lost && !errors.Is(err, unix.ECONNREFUSED) {
-			return conns, reads, err
+			return j
 		}
 		if lost || answered.IsZero() {
 			answered = time.Now()
 		} else if time.Since(answered) > co.peerTimeout {
-			return nil, 0, fmt.Errorf("%w: %w", fabric.ErrPeerGone, err)
+			return joint{err: fmt.Errorf("%w: %w", fabric.ErrPeerGone, err)}
 		}
 		select {
 		case <-ctx.Done():
-			return nil, 0, errors.Join(err, ctx.Err())
+			return joint{err: errors.Join(err, ctx.Err())}
 		case <-time.After(pause/2 + mathrand.N(pause)):
 		}
 	}
@@ -97,8 +97,9 @@ func anyOf(err error, these ...error) bool {
 }
 
 // dialHosts tries each host once. attempt bounds the time in which it must accept a connection,
-// not that of the handshake: one that the peer has completed must not be begun again.
-func (co *connector) dialHosts(ctx context.Context, a *address, attempt time.Duration) ([]agreed, uint32, error) {
+// not that of the handshake: one that the peer has completed must not be begun again. first is the
+// hello of the first connection, as far as its sender chooses.
+func (co *connector) dialHosts(ctx context.Context, a *address, first hello, attempt time.Duration) joint {
 	var errs []error
 	for i, host := range a.hosts {
 		// A host that drops packets must not use up the time of the hosts after it.
@@ -107,12 +108,16 @@ func (co *connector) dialHosts(ctx context.Context, a *address, attempt time.Dur
 			hctx, cancel = context.WithTimeout(ctx, time.Until(dl)/time.Duration(len(a.hosts)-i))
 		}
 		to := netip.AddrPortFrom(host, a.port)
-		c, ans, err := co.dialOne(hctx, to, a, hello{}, attempt)
+		if first.attempt > firstAttempt {
+			first.attempt = max(co.attempt.Load(), firstAttempt) + 1
+			co.attempt.Store(first.attempt)
+		}
+		c, ans, err := co.dialOne(hctx, to, a, first, attempt)
 		cancel()
 		if err == nil {
 			var lanes []agreed
 			if lanes, err = co.dialLanes(ctx, to, a, ans, attempt); err == nil {
-				return append([]agreed{c}, lanes...), ans.reads, nil
+				return joint{conns: append([]agreed{c}, lanes...), reads: ans.reads, attempt: ans.attempt, theirs: ans.tally}
 			}
 			_ = c.conn.Close()
 		}
@@ -124,7 +129,7 @@ func (co *connector) dialHosts(ctx context.Context, a *address, attempt time.Dur
 	if err := ctx.Err(); err != nil {
 		errs = append(errs, err)
 	}
-	return nil, 0, errors.Join(errs...)
+	return joint{err: errors.Join(errs...)}
 }
 
 // dialOne makes one connection: the lane in mine, by default the first connection.
@@ -203,7 +208,7 @@ func (co *connector) propose(c net.Conn) (lanes uint8, crypt Crypt) {
 	if rc, err := c.(*net.TCPConn).SyscallConn(); err == nil {
 		_ = rc.Control(func(s uintptr) { p = co.l.cfg.pathOf(int(s), c) })
 	}
-	return uint8(co.l.cfg.lanes(p.class)), co.l.cfg.Crypt.of(p.class)
+	return uint8(co.l.cfg.lanes(p.class)), max(co.l.cfg.Crypt.of(p.class), co.least)
 }
 
 // dialLanes makes the lanes that the peer agreed to, one after the other. The peer has
@@ -211,7 +216,7 @@ func (co *connector) propose(c net.Conn) (lanes uint8, crypt Crypt) {
 func (co *connector) dialLanes(ctx context.Context, to netip.AddrPort, a *address, first answer, attempt time.Duration) ([]agreed, error) {
 	var lanes []agreed
 	for i := uint8(1); i <= first.lanes; i++ {
-		c, ans, err := co.dialOne(ctx, to, a, hello{lane: i, lanes: first.lanes, crypt: first.crypt}, attempt)
+		c, ans, err := co.dialOne(ctx, to, a, hello{lane: i, lanes: first.lanes, crypt: first.crypt, attempt: first.attempt}, attempt)
 		if err == nil && ans.crypt != first.crypt {
 			_ = c.conn.Close()
 			err = errNotPeer
@@ -227,29 +232,33 @@ func (co *connector) dialLanes(ctx context.Context, to netip.AddrPort, a *addres
 
 // await waits for the peer to dial the first connection and all agreed lanes. An endpoint
 // that knows the token but is not the expected peer is rejected, and the wait continues. A
-// peer that dials its first connection again has given up its earlier connections.
-func (co *connector) await(ctx context.Context, a *address) ([]agreed, uint32, error) {
+// peer that dials its first connection again has given up its earlier connections. says holds the
+// tally of this side; its attempt is 0 if this side does not resume.
+func (co *connector) await(ctx context.Context, a *address, says answer) (j joint) {
 	var conns []agreed // the first connection and its lanes, in order
 	var first answer
-	reads := uint32(0)
 	for conns == nil || len(conns) <= int(first.lanes) {
 		select {
 		case <-ctx.Done():
 			closeConns(conns)
 			if why := co.l.noAccept.Load(); why != nil {
-				return nil, 0, errors.Join(ctx.Err(), *why)
+				return joint{err: errors.Join(ctx.Err(), *why)}
 			}
-			return nil, 0, ctx.Err()
+			return joint{err: ctx.Err()}
 		case in := <-co.arrivals:
 			lane := in.h.lane
-			if in.h.from != a.nonce || lane != 0 && (int(lane) != len(conns) || in.h.crypt != first.crypt) || !quiet(in.conn) {
+			if in.h.from != a.nonce || lane != 0 && (int(lane) != len(conns) || in.h.crypt != first.crypt || in.h.attempt != first.attempt) || !quiet(in.conn) {
 				_ = in.conn.Close()
 				continue
 			}
-			mine := answer{reads: maxReads, lanes: in.h.lanes, crypt: in.h.crypt}
+			mine := answer{reads: maxReads, lanes: in.h.lanes, crypt: in.h.crypt, attempt: in.h.attempt}
 			if lane == 0 {
 				closeConns(conns)
 				conns = nil
+				if mine.tally = says.tally; says.attempt == 0 {
+					mine.attempt = 0
+				}
+				co.attempt.Store(mine.attempt)
 				lanes, crypt := co.propose(in.conn)
 				mine.lanes, mine.crypt = min(mine.lanes, lanes), max(mine.crypt, crypt)
 			}
@@ -259,12 +268,14 @@ func (co *connector) await(ctx context.Context, a *address) ([]agreed, uint32, e
 				continue
 			}
 			if lane == 0 {
-				first, reads = mine, in.h.reads
+				first = mine
+				j.reads, j.attempt, j.theirs = in.h.reads, mine.attempt, in.h.tally
 			}
 			conns = append(conns, c)
 		}
 	}
-	return conns, reads, nil
+	j.conns = conns
+	return j
 }
 
 // agree completes the handshake of the side that was dialled.

@@ -62,9 +62,9 @@ type keys struct {
 // Each direction of each connection has its own key. The salt is the transcript, which
 // contains the lane and both challenges.
 const (
-	purposeDialled = "rma tcp 3 keys of the dialled"
-	purposeDialler = "rma tcp 3 keys of the dialler"
-	purposeNext    = "rma tcp 3 next key"
+	purposeDialled = "rma tcp 4 keys of the dialled"
+	purposeDialler = "rma tcp 4 keys of the dialler"
+	purposeNext    = "rma tcp 4 next key"
 	keySize        = 16
 )
 

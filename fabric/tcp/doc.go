@@ -36,6 +36,8 @@
 //     copied, sealed and sent; received, opened and copied to their place. No frame takes
 //     effect before the tag of its record has been checked. The tag covers the copy, because
 //     memory that a peer reads may change while it is sent.
+//   - With Config.Resume an endpoint continues on another connection when its own is lost: each
+//     request is executed once, and in order (resume.go).
 //   - The last aligned 8 bytes of a write are stored last, in one atomic store.
 //
 // A peer is gone when its connection has ended, or when its host has acknowledged nothing
@@ -64,8 +66,10 @@
 //	state.go       link, endpoint, connector, strangers, region: what they hold
 //	link.go        link: opening, closing; region.go: memory that peers may
 //	               access; memory.go: their accesses
-//	down.go        how an endpoint goes down and is forgotten
-//	poll.go        Poll, Arm, Disarm; new endpoints; one or two sockets, or many
+//	down.go        how an endpoint goes down and is forgotten; resume.go: or continues on another
+//	               connection
+//	poll.go        Poll, Arm, Disarm; new endpoints; one or two sockets, or many; handover.go:
+//	               what other goroutines pass to the owner
 //	accept.go      listener, strangers; connector.go: connections made or awaited
 //	direct.go      connections with this process: requests without frames
 //	config.go      Config

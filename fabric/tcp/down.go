@@ -33,6 +33,9 @@ func (e *endpoint) goDown(cause error) bool {
 		e.err = cause
 	}
 	e.state.Store(epDown)
+	if e.cancel != nil {
+		e.cancel()
+	}
 	return true
 }
 
@@ -80,10 +83,13 @@ func (e *endpoint) drain() {
 	}
 }
 
-// hangUp closes the socket.
+// hangUp closes the socket. A peer that would make a connection again is told that it is not lost.
 func (e *endpoint) hangUp() {
 	if !e.sock.open() {
 		return
+	}
+	if e.resumes {
+		e.out.end()
 	}
 	e.forget()
 	e.mu.Lock()

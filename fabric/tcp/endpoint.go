@@ -28,7 +28,8 @@ func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcp: new endpoint: %w", err)
 	}
-	e := &endpoint{l: l, id: o.ID, mem: mem, sock: socket{fd: -1}, connector: newConnector(l, o.PeerTimeout)}
+	e := &endpoint{l: l, id: o.ID, mem: mem, sock: socket{fd: -1}}
+	e.connector.init(l, o.PeerTimeout)
 	e.comps.init(o.ID, depth, &l.ready)
 	e.lanes = lanes{mem: &l.memory, own: &e.req.pieces}
 	e.out = outgoing{mem: &l.memory, own: &e.req.pieces, sock: &e.sock, chunk: maxAccess}
@@ -134,8 +135,10 @@ func (e *endpoint) Close() error {
 	if e.err == nil {
 		e.err = fmt.Errorf("tcp: endpoint %w", fabric.ErrClosed)
 	}
-	cancel := e.cancel
+	cancel, j := e.cancel, e.remade
+	e.remade = nil
 	e.mu.Unlock()
+	closeJoint(j)
 	if cancel != nil {
 		cancel()
 	}
@@ -145,8 +148,9 @@ func (e *endpoint) Close() error {
 	e.dropParked()
 	if was == epUp {
 		e.resp.refused = true // send no more requests
-		e.out.acks.now = e.out.acks.want
-		e.pump()
+		if e.out.acks.now = e.out.acks.want; e.sock.open() {
+			e.pump()
+		}
 		e.req.flush(fabric.StatusFlushed)
 	}
 	if !e.draining {

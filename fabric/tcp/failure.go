@@ -21,6 +21,7 @@ var (
 	errNoLanes      = errors.New("payload announced for connections that do not exist")
 	errBulkOrder    = errors.New("payload not in the order of its announcements")
 	errBadBulk      = errors.New("payload without an announcement")
+	errBadTally     = errors.New("continues a connection with requests or answers that cannot be")
 )
 
 // failure is the reason for which an endpoint goes down: its oldest request ends with
@@ -28,20 +29,21 @@ var (
 type failure struct {
 	status fabric.Status
 	cause  error
+	lost   bool // only the connection has failed: the endpoint may continue on another one
 }
 
 // malformed returns the failure of a connection whose peer violates the protocol.
 func malformed(why error) *failure {
-	return &failure{fabric.StatusRemoteInvalid, fmt.Errorf("tcp: %w: malformed frame from the peer: %w", fabric.ErrRemoteInvalid, why)}
+	return &failure{status: fabric.StatusRemoteInvalid, cause: fmt.Errorf("tcp: %w: malformed frame from the peer: %w", fabric.ErrRemoteInvalid, why)}
 }
 
 // lost returns the failure of a connection whose socket's recv returned err.
 func lost(err error) *failure {
 	switch err {
 	case errForged:
-		return &failure{fabric.StatusRemoteInvalid, err}
+		return &failure{status: fabric.StatusRemoteInvalid, cause: err}
 	case errHungUp:
-		return &failure{fabric.StatusPeerGone, err}
+		return &failure{fabric.StatusPeerGone, err, true}
 	}
-	return &failure{fabric.StatusPeerGone, fmt.Errorf("tcp: receive: %w: %w", fabric.ErrPeerGone, err)}
+	return &failure{fabric.StatusPeerGone, fmt.Errorf("tcp: receive: %w: %w", fabric.ErrPeerGone, err), true}
 }

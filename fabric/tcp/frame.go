@@ -50,6 +50,8 @@ const (
 	wireNotify                   // write: report it with imm
 	wireLanes                    // write, answer to a read: the payload uses the lanes
 	wireReply                    // opBulk: of an answer
+	wireAgain                    // opRead: it was accepted on a connection that was lost, and its answer has not arrived
+	wireEnd                      // opAck: the sender closes its endpoint
 )
 
 // operandsSize is the payload of an atomic request, resultSize of its reply.
@@ -146,7 +148,7 @@ func (h *header) checkRest() error {
 	flags, target, length := uint8(0), false, h.n == 0
 	switch h.op {
 	case opRead:
-		target, length = true, h.n <= maxMessage
+		flags, target, length = wireAgain, true, h.n <= maxMessage
 	case opFetchAdd, opCompareSwap:
 		target, length = true, h.n == operandsSize
 	case opReadReply:
@@ -154,7 +156,7 @@ func (h *header) checkRest() error {
 	case opAtomicReply:
 		length = h.n == resultSize
 	case opAck:
-		flags = wireAck
+		flags = wireAck | wireEnd
 		if h.seq != 0 {
 			return errBadField
 		}

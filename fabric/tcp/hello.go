@@ -14,10 +14,11 @@ import (
 //
 //	hello      0 "rmaT"  4 version (2)  6 lane (1)  7 lanes (1)  8 to (8)  16 from (8)
 //	           24 reads (4)  28 crypt (1)  29 zero (3)  32 challenge (16)
+//	           48 attempt (4)  52 tally (12)
 //	challenge  16 random bytes of the side that was dialled
 //	proof      HMAC-SHA256 of hello and challenge
-//	answer     0 reads (4)  4 lanes (1)  5 crypt (1)  6 zero (2)  8 HMAC-SHA256 (32) of
-//	           hello, challenge, proof and the first 8 bytes of the answer
+//	answer     0 reads (4)  4 lanes (1)  5 crypt (1)  6 zero (2)  8 attempt (4)  12 tally (12)
+//	           24 HMAC-SHA256 (32) of hello, challenge, proof and the first 24 bytes of the answer
 //
 // The key of the proof is the token in the address of the endpoint that is dialled, that of
 // the answer the token in the dialler's address: each shows that its sender received that
@@ -27,11 +28,16 @@ import (
 // endpoint, then 1 to lanes. The dialling side proposes a number of lanes and a minimum
 // Crypt; the answer contains the number of lanes, at most that, and the Crypt that is used,
 // at least that.
+//
+// attempt is 0 if the sender does not resume a lost connection. Otherwise the first connection of
+// two endpoints has 1, and each that is dialled in place of a lost one a larger number than all
+// before it. The answer contains the same number, or 0 if its sender does not resume. From 2 on, and
+// on lane 0, tally says what the sender has done; else it is zero.
 const (
-	helloSize     = 48
+	helloSize     = 64
 	challengeSize = 16
 	proofSize     = sha256.Size
-	answerFields  = 8
+	answerFields  = 24
 	answerSize    = answerFields + sha256.Size
 )
 
@@ -40,8 +46,8 @@ const helloMagic = "rmaT"
 
 // Each key has one purpose. Authenticated text begins with it.
 const (
-	purposeProof  = "rma tcp 3 proof\x00"
-	purposeAnswer = "rma tcp 3 answer"
+	purposeProof  = "rma tcp 4 proof\x00"
+	purposeAnswer = "rma tcp 4 answer"
 )
 
 // maxPeerReads bounds the outstanding reads of a peer that this side keeps track of (24
@@ -61,6 +67,30 @@ type hello struct {
 	lane      uint8
 	lanes     uint8
 	crypt     Crypt
+	attempt   uint32
+	tally
+}
+
+// tally is how far one side has come with the requests of both. The numbers count modulo 2^32, as
+// the sequence numbers of requests.
+type tally struct {
+	executed uint32 // requests of the other side that it has executed
+	answered uint32 // own reads and atomics whose answer it has received, or whose answer was announced for the lanes
+	accepted uint32 // reads and atomics of the other side that it has accepted
+}
+
+func (t *tally) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, t.executed)
+	b = binary.LittleEndian.AppendUint32(b, t.answered)
+	return binary.LittleEndian.AppendUint32(b, t.accepted)
+}
+
+// parse reads the tally of a connection of that lane and attempt.
+func (t *tally) parse(b []byte, lane uint8, attempt uint32) bool {
+	t.executed = binary.LittleEndian.Uint32(b)
+	t.answered = binary.LittleEndian.Uint32(b[4:])
+	t.accepted = binary.LittleEndian.Uint32(b[8:])
+	return *t == tally{} || lane == 0 && attempt > firstAttempt
 }
 
 func (h *hello) append(b []byte) []byte {
@@ -71,7 +101,9 @@ func (h *hello) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, h.from)
 	b = binary.LittleEndian.AppendUint32(b, h.reads)
 	b = append(b, byte(h.crypt), 0, 0, 0)
-	return append(b, h.challenge[:]...)
+	b = append(b, h.challenge[:]...)
+	b = binary.LittleEndian.AppendUint32(b, h.attempt)
+	return h.tally.append(b)
 }
 
 func (h *hello) parse(b []byte) error {
@@ -87,7 +119,8 @@ func (h *hello) parse(b []byte) error {
 	h.reads = binary.LittleEndian.Uint32(b[24:])
 	h.crypt = Crypt(b[28])
 	copy(h.challenge[:], b[32:])
-	if b[29]|b[30]|b[31] != 0 || h.lanes > maxLanes || h.lane > h.lanes || h.reads > maxPeerReads || !h.crypt.known() {
+	h.attempt = binary.LittleEndian.Uint32(b[48:])
+	if !h.tally.parse(b[52:], h.lane, h.attempt) || b[29]|b[30]|b[31] != 0 || h.lanes > maxLanes || h.lane > h.lanes || h.reads > maxPeerReads || !h.crypt.known() {
 		return errNotHello
 	}
 	return nil
@@ -95,14 +128,18 @@ func (h *hello) parse(b []byte) error {
 
 // answer is the last message without its authentication.
 type answer struct {
-	reads uint32
-	lanes uint8
-	crypt Crypt
+	reads   uint32
+	lanes   uint8
+	crypt   Crypt
+	attempt uint32
+	tally
 }
 
 func (a *answer) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, a.reads)
-	return append(b, a.lanes, byte(a.crypt), 0, 0)
+	b = append(b, a.lanes, byte(a.crypt), 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, a.attempt)
+	return a.tally.append(b)
 }
 
 // parse reads the answer to h.
@@ -111,6 +148,10 @@ func (a *answer) parse(b []byte, h *hello) error {
 		return errNotHello
 	}
 	a.reads, a.lanes, a.crypt = binary.LittleEndian.Uint32(b), b[4], Crypt(b[5])
+	a.attempt = binary.LittleEndian.Uint32(b[8:])
+	if !a.tally.parse(b[12:], h.lane, a.attempt) || a.attempt != h.attempt && (a.attempt != 0 || h.attempt > firstAttempt) {
+		return errNotHello
+	}
 	if a.lanes > h.lanes || a.reads > maxPeerReads || !a.crypt.known() || a.crypt < h.crypt {
 		return errNotHello
 	}

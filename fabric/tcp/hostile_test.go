@@ -38,7 +38,8 @@ func newStageOf(tb testing.TB, l *link, peerReads uint32, peerTimeout time.Durat
 	require.NoError(tb, err)
 	s := &stage{host: &host{tb: tb, l: l, ep: ep.(*endpoint)}, peer: os.NewFile(uintptr(fds[1]), "peer")}
 	s.ep.mu.Lock()
-	s.ep.publish(socket{fd: fds[0], sys: &l.shared}, peerReads, 0)
+	s.ep.sock = socket{fd: fds[0], sys: &l.shared}
+	s.ep.publish(peerReads, 0)
 	s.ep.mu.Unlock()
 	tb.Cleanup(func() {
 		_ = s.peer.Close()

@@ -53,6 +53,9 @@ type incoming struct {
 // have returns the bytes that are received and not consumed.
 func (x *incoming) have() []byte { return x.buf[x.r:x.w] }
 
+// restart drops what was received and not consumed: the stream continues on another connection.
+func (x *incoming) restart() { *x = incoming{sock: x.sock, buf: x.buf, copied: x.copied} }
+
 func (x *incoming) skip(n uint64) {
 	x.left = int64(n)
 	if n != 0 {

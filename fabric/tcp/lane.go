@@ -219,5 +219,5 @@ func (b *lanes) lost() *failure {
 	if b.err == nil || time.Since(b.since) <= laneGrace {
 		return nil
 	}
-	return &failure{fabric.StatusPeerGone, b.err}
+	return &failure{fabric.StatusPeerGone, b.err, true}
 }

@@ -64,7 +64,7 @@ func (l *link) Close() error {
 		return nil
 	}
 	l.stop()
-	_ = l.ln.Close()
+	closeListeners(l)
 	l.pending.closeAll()
 	l.mu.Lock()
 	eps := make([]*endpoint, 0, len(l.all))

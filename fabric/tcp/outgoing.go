@@ -190,6 +190,22 @@ func (o *outgoing) ack(ask bool) bool {
 	return true
 }
 
+// end sends the frame that says that this side closes its endpoint, if the socket takes it at once.
+func (o *outgoing) end() {
+	if o.err != nil || !o.idle() {
+		return
+	}
+	if b := o.room(headerSize); b != nil {
+		o.header(&header{op: opAck, flags: wireEnd}, b)
+		o.send()
+	}
+}
+
+// restart drops what was encoded: the stream continues on another connection, or not at all.
+func (o *outgoing) restart() {
+	*o = outgoing{sock: o.sock, mem: o.mem, own: o.own, chunk: o.chunk, stage: o.stage, acks: acks{executed: o.acks.executed}}
+}
+
 // send sends the front of the stream to the socket. It reports whether all of it was taken.
 // Hot path.
 func (o *outgoing) send() bool {

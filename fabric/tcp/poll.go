@@ -136,6 +136,7 @@ func (l *link) unwatch() {
 // Setup path.
 func (l *link) adopt() {
 	l.waking.Clear()
+	resumeAll(l)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.joined {
@@ -162,7 +163,7 @@ func (l *link) adopt() {
 		e.mustWatch(watchIn)
 	}
 	l.joined = l.joined[:0]
-	l.fresh.Store(0)
+	l.fresh.Store(int32(len(l.resumed)))
 	if n := len(l.active); cap(l.deferred) < n {
 		l.deferred = append(make([]*endpoint, 0, 2*n), l.deferred...)
 		l.spare = make([]*endpoint, 0, 2*n)

@@ -41,7 +41,7 @@ func (e *endpoint) progress() {
 	}
 	e.out.acks.visit()
 	if e.lanes.expected != 0 {
-		if e.failed(e.bulk.receive()) {
+		if e.lost(e.bulk.receive()) {
 			return
 		}
 		if e.in.held && !e.resp.laned.on {
@@ -69,7 +69,7 @@ func (e *endpoint) receive() bool {
 		e.count(got)
 	}
 	if f != nil {
-		e.failed(f)
+		e.lost(f)
 	}
 	return empty
 }
@@ -78,12 +78,18 @@ func (e *endpoint) receive() bool {
 // of the peer has been read by now.
 func (e *endpoint) ended() bool {
 	if f := e.lanes.lost(); f != nil {
-		return e.failed(f)
+		return e.lost(f)
 	}
 	if e.out.err != nil {
-		return e.failed(&failure{fabric.StatusPeerGone, e.out.err})
+		return e.lost(&failure{fabric.StatusPeerGone, e.out.err, e.out.err != errRegionClosed})
 	}
 	return false
+}
+
+// lost is failed for failures of which some concern the connection alone: then the endpoint, which has
+// no socket, continues on another one if it can.
+func (e *endpoint) lost(f *failure) bool {
+	return f != nil && f.lost && suspend(e, f.cause) || e.failed(f)
 }
 
 // pending reports bytes or descriptors that could be sent.
@@ -182,7 +188,7 @@ func (e *endpoint) sit(at seat) {
 // work.
 func (e *endpoint) mustWatch(want watch) {
 	if err := e.sock.watch(want); err != nil {
-		e.failed(&failure{fabric.StatusPeerGone, fmt.Errorf("tcp: %w", err)})
+		e.failed(&failure{status: fabric.StatusPeerGone, cause: fmt.Errorf("tcp: %w", err)})
 	}
 }
 

@@ -2,6 +2,8 @@
 
 package tcp
 
+import "github.com/seed33544411/rma/fabric"
+
 // receiver parses the incoming byte stream of the first connection: requests are passed to
 // the responder, replies and refusals to the requester.
 type receiver struct {
@@ -143,6 +145,9 @@ func (r *receiver) frame() *failure {
 		return r.req.onNak(h)
 	case opBulk:
 		return malformed(errBadBulk)
+	}
+	if h.flags&wireEnd != 0 {
+		return &failure{status: fabric.StatusPeerGone, cause: errHungUp}
 	}
 	if h.flags&wireAck != 0 {
 		r.resp.out.acks.demand()

@@ -45,6 +45,7 @@ type slot struct {
 	status  fabric.Status // not OK: refused on this side; the request fails in its turn
 	done    bool          // reads and atomics: the reply has arrived
 	laned   bool          // reads: the answer was announced for the lanes
+	again   bool          // reads: requested once more after the loss of a connection
 }
 
 // requester holds the requests of this side, in the order of Post. Those before head are
@@ -71,6 +72,7 @@ type requester struct {
 	reads          [maxReads]uint32
 	rdHead, rdTail uint32
 	laned          uint32
+	again          []uint32 // reads that must be requested once more, before anything else
 
 	// Of the current reply: the place of the next byte.
 	piece, off uint32
@@ -138,7 +140,7 @@ func (q *requester) retire() *failure {
 			if s.status == fabric.StatusOK {
 				break
 			}
-			return &failure{s.status, errLocal}
+			return &failure{status: s.status, cause: errLocal}
 		}
 		if s.op == fabric.OpWrite {
 			if int32(q.acked-q.head) <= 0 {

@@ -47,7 +47,7 @@ func (q *requester) onNak(h *header) *failure {
 	if q.head == q.sent || q.head != h.seq {
 		return malformed(errBadNak)
 	}
-	return &failure{h.status, fmt.Errorf("tcp: %w", h.status.Err())}
+	return &failure{status: h.status, cause: fmt.Errorf("tcp: %w", h.status.Err())}
 }
 
 // receive receives payload of the current reply into place.

@@ -10,6 +10,9 @@ import (
 
 // ready reports whether there is a request that may be sent now.
 func (q *requester) ready() bool {
+	if len(q.again) > 0 {
+		return q.readsInFlight() < maxReads
+	}
 	if q.sent == q.tail {
 		return false
 	}
@@ -34,6 +37,9 @@ func (q *requester) byLane(s *slot) bool {
 // put encodes the next request. It reports false if there is no room.
 // Hot path.
 func (q *requester) put() bool {
+	if len(q.again) > 0 {
+		return q.putAgain()
+	}
 	s := q.slot(q.sent)
 	h := header{addr: s.raddr, seq: q.sent, n: s.n, rkey: s.rkey}
 	var b []byte
@@ -56,6 +62,24 @@ func (q *requester) put() bool {
 	}
 	q.out.header(&h, b)
 	q.sent++
+	return true
+}
+
+// putAgain encodes the next read that must be requested once more. It reports false if there is no
+// room.
+func (q *requester) putAgain() bool {
+	b := q.out.room(headerSize)
+	if b == nil {
+		return false
+	}
+	seq := q.again[0]
+	s := q.slot(seq)
+	h := header{op: opRead, flags: wireAgain, addr: s.raddr, seq: seq, n: s.n, rkey: s.rkey}
+	q.again = q.again[1:]
+	s.again = true
+	q.reads[q.rdTail%maxReads] = seq
+	q.rdTail++
+	q.out.header(&h, b)
 	return true
 }
 

@@ -20,6 +20,7 @@ type responder struct {
 	comps *completions
 
 	replies replies
+	resumes bool          // the peer may request reads once more
 	refused bool          // a request was refused: execute no more
 	status  fabric.Status // of the refused request
 
@@ -49,7 +50,8 @@ func (p *responder) request(h *header) *failure {
 		p.in.skip(h.size() - headerSize)
 		return nil
 	}
-	if h.seq != p.out.acks.executed {
+	again := h.op == opRead && h.flags&wireAgain != 0
+	if h.seq != p.out.acks.executed && !again || again && (!p.resumes || int32(h.seq-p.out.acks.executed) >= 0) {
 		return malformed(errBadSeq)
 	}
 	if h.op == opWrite {
@@ -71,7 +73,9 @@ func (p *responder) request(h *header) *failure {
 		return nil
 	}
 	p.replies.push(reply{kind: replyRead, seq: h.seq, rkey: h.rkey, n: h.n, val: h.addr})
-	p.out.acks.executed++
+	if !again {
+		p.out.acks.executed++
+	}
 	return nil
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-func (l *link) where() string { return l.ln.Addr().String() }
+func (l *link) where() string { return l.lns[0].Addr().String() }
 
 func dialLink(t *testing.T, l *link) net.Conn {
 	c, err := net.DialTimeout("tcp", l.where(), testutil.Limit)

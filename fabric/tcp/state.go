@@ -48,17 +48,18 @@ type link struct {
 	cfg    Config
 	port   uint16
 
-	fresh    atomic.Int32          // endpoints in joined
+	fresh    atomic.Int32          // endpoints in joined and resumed
 	noAccept atomic.Pointer[error] // why no connection can be accepted now
 	closed   atomic.Bool
 
 	mu      sync.Mutex
 	joined  []*endpoint // connected, not yet adopted by the owner
+	resumed []*endpoint // to be suspended or resumed by the owner
 	all     map[*endpoint]struct{}
 	byNonce map[uint64]*endpoint
 	regions map[*region]struct{}
 
-	ln      net.Listener
+	lns     []net.Listener // that of cfg.Bind, then those of cfg.Paths
 	pending strangers
 	nobody  token         // token for endpoints that do not exist
 	met     chan struct{} // has room for one: an endpoint was connected
@@ -105,10 +106,11 @@ type endpoint struct {
 	inDeferred bool
 
 	connector
+	session
 	mem []byte
 
 	mu     sync.Mutex         // held while sockets are published and closed
-	cancel context.CancelFunc // of Connect
+	cancel context.CancelFunc // of Connect, and of making a connection again
 	err    error              // the first reason
 }
 
@@ -120,7 +122,31 @@ type connector struct {
 	nonce       uint64
 	with        uint64 // nonce of the peer, once connected
 	peerTimeout time.Duration
-	arrivals    chan arrival // parked until Connect fetches them
+	arrivals    chan arrival  // parked until await fetches them
+	attempt     atomic.Uint32 // of the last first connection that was dialled or accepted
+	least       Crypt         // protection that a connection needs besides that of its class
+}
+
+// session is what an endpoint has to know to continue on another connection when its own is lost.
+type session struct {
+	resumes bool // both sides do
+	peer    address
+	outage  error  // why there is no connection at present, nil if there is one; the owner's
+	outages uint64 // the owner's
+	remade  *joint // endpoint.mu guards it
+}
+
+// joint is the outcome of making the connections of an endpoint, the first one and the lanes.
+type joint struct {
+	conns   []agreed
+	reads   uint32 // hello.reads of the peer
+	attempt uint32
+	theirs  tally
+
+	// Set when the connections are made again.
+	socks []socket
+	path  path
+	err   error
 }
 
 // arrival is a connection whose other side has proved that it knows this endpoint's token.
