@@ -70,6 +70,8 @@ func (t *proto) Complete(link int, cs []fabric.Completion) {
 		}
 		switch p := t.of(c.EP); {
 		case p == nil:
+		case c.Op == fabric.OpPath:
+			pathEvent(p)
 		case c.Op >= fabric.OpNotify && link != p.link:
 			railEvent(p, link, c)
 		case initiator.IsNotification(c):

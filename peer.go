@@ -58,6 +58,29 @@ type railEnd struct {
 	num  uint8 // in keys
 	ep   fabric.Endpoint
 	lost uint64 // times that it was connected and ended before the connection
+
+	// Of rail 0, on a link that resumes connections.
+	outages uint64 // those of ep that are in lost
+	out     bool   // there is no connection at present
+}
+
+// pathEvent reports that rail 0 was lost, or that there is another connection. Owner's.
+func pathEvent(p *Peer) {
+	p.eng.prog.AssertOwned()
+	s, is := p.ep.(fabric.Resumer)
+	if !is || p.down != nil || p.own {
+		return
+	}
+	r := &p.rails[0]
+	n, why := s.Outages()
+	r.lost += n - r.outages
+	r.outages, r.out = n, why != nil
+	p.eng.railWatches.tell(p.rank, 0, r.lost, why)
+	if log := p.eng.cfg.Logger; why != nil {
+		log.Warn("rma: rail lost", "rank", p.rank, "rail", 0, "err", why)
+	} else {
+		log.Info("rma: rail connected again", "rank", p.rank, "rail", 0)
+	}
 }
 
 // errRailNotified says that a peer has sent what does not travel on rails.
@@ -458,7 +481,7 @@ func (p *Peer) stats() PeerStats {
 	for i := range p.rails {
 		if p.railed && (i == 0 || p.rails[i].has) {
 			c := p.one.Rails().Counts(i)
-			s.Rails = append(s.Rails, RailStats{Number: i, Up: c.Up, Parts: c.Parts, Bytes: c.Bytes, Again: c.Again, Lost: p.rails[i].lost, NsPerByte: c.PerByte})
+			s.Rails = append(s.Rails, RailStats{Number: i, Up: c.Up && !p.rails[i].out, Parts: c.Parts, Bytes: c.Bytes, Again: c.Again, Lost: p.rails[i].lost, NsPerByte: c.PerByte})
 		}
 	}
 	s.Counts.addOneSided(p.one.Counts())

@@ -56,6 +56,7 @@ func (c *connectionEnd) Forget() {
 	for i := range p.rails {
 		p.rails[i].ep = nil
 	}
+	p.rails[0].outages, p.rails[0].out = 0, false
 }
 
 // Renew implements bringup.Peer.

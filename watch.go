@@ -66,7 +66,7 @@ var errSilent = errors.New("no progress")
 // RailEvent is a change of one of several connections with a peer (Config.Rails).
 type RailEvent struct {
 	Rank int
-	Rail int // as RailStats.Number, from 1
+	Rail int // as RailStats.Number: 0 is that of everything that is not divided
 	Up   bool
 	Err  error     // why the rail was lost; nil if it is up
 	Lost uint64    // how often it was lost so far, including losses that this WatchRails has missed

@@ -2,6 +2,7 @@ package links
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/ibv"
@@ -25,8 +26,15 @@ func openTCP(o Options) (fabric.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrEnvironment, EnvCrypt, err)
 	}
+	var paths []netip.Addr
+	for _, where := range o.Rails {
+		if a, err := localAddr(where); err == nil { // otherwise it is no rail: OpenRail says why
+			paths = append(paths, a)
+		}
+	}
 	return tcp.Open(&tcp.Config{
 		Bind: o.Bind, Congestion: c, Crypt: crypt, Unsent: o.Unsent, LongRTT: o.LongRTT, Lanes: o.Lanes, LaneMin: o.LaneMin,
+		Resume: len(paths) > 0, Paths: paths,
 	})
 }
 

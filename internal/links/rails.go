@@ -23,7 +23,8 @@ func splitRails(list string) (rails []string) {
 	return rails
 }
 
-// OpenRail opens a further link of that kind: where is an entry of Options.Rails.
+// OpenRail opens a further link of that kind: where is an entry of Options.Rails. Its endpoints end with
+// their connection.
 func OpenRail(kind, where string, o Options) (fabric.Link, error) {
 	switch kind {
 	case "tcp":
@@ -31,7 +32,7 @@ func OpenRail(kind, where string, o Options) (fabric.Link, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Bind = a
+		o.Bind, o.Rails = a, nil
 	default:
 		o.Device, o.Port, o.GIDIndex = where, 0, nil
 		if dev, port, ok := strings.Cut(where, ":"); ok {

@@ -1,0 +1,180 @@
+package rma
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// cutSockets shuts down the connected sockets of this process one end of which has this second byte
+// of its address. It returns their number.
+func cutSockets(net byte, how int) (n int) {
+	list, _ := os.ReadDir("/proc/self/fd")
+	for _, f := range list {
+		fd, _ := strconv.Atoi(f.Name())
+		mine, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) // fd may be another file's soon
+		if err != nil {
+			continue
+		}
+		of := func(a unix.Sockaddr) bool { in, is := a.(*unix.SockaddrInet4); return is && in.Addr[1] == net }
+		here, _ := unix.Getsockname(mine)
+		there, _ := unix.Getpeername(mine)
+		if there != nil && (of(here) || of(there)) && unix.Shutdown(mine, how) == nil { // a listener has no other end
+			n++
+		}
+		_ = unix.Close(mine)
+	}
+	return n
+}
+
+// lossy opens two ranks over tcp with one rail besides rail 0, whose addresses have that second byte.
+func lossy(t *testing.T, net byte) []*Engine {
+	es := openWith(t, 2, "tcp", func(c *Config) {
+		last := byte(c.Job.Rank + 1)
+		c.Bind = netip.AddrFrom4([4]byte{127, net, 0, last})
+		c.Rails = fmt.Sprintf("127.%d.1.%d", net+1, last)
+	})
+	connectRails(t, es)
+	return es
+}
+
+// losing runs f while the sockets of rail 0 are shut down again and again, and checks that nothing but
+// the events of rails shows that.
+func losing(t *testing.T, es []*Engine, net byte, f func()) {
+	ctx, stop := context.WithCancel(testutil.Context(t, testutil.Limit))
+	var tasks sync.WaitGroup
+	cuts := 0
+	tasks.Go(func() {
+		for ctx.Err() == nil {
+			cuts += cutSockets(net, rand.IntN(3))
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(rand.ExpFloat64() * float64(10*time.Millisecond))): // deadline: pauses between losses
+			}
+		}
+	})
+	f()
+	stop()
+	tasks.Wait()
+	t.Logf("%d sockets were shut down", cuts)
+	ctx = testutil.Context(t, testutil.Limit)
+	for r, e := range es {
+		testutil.Eventually(t, testutil.Limit, func() bool { return e.Peer(1 - r).Stats().Rails[0].Up }, "rail 0 is back")
+		s := e.Peer(1 - r).Stats()
+		require.NoError(t, s.Err)
+		require.Positive(t, s.Rails[0].Lost)
+		for ev := range WatchRails(ctx, e) {
+			if ev.Rail == 0 && ev.Up {
+				require.Positive(t, ev.Lost)
+				break
+			}
+		}
+		for ev := range e.Watch(ctx) {
+			require.Equal(t, PeerUp, ev.State)
+			break
+		}
+	}
+}
+
+// Rail 0 is lost again and again during scripts of all one-sided operations: the same memory and the
+// same results as without.
+func TestScriptsAcrossLosses(t *testing.T) {
+	for i, way := range []Pieces{PiecesChain, PiecesGroup} {
+		t.Run(string(way), func(t *testing.T) {
+			t.Parallel()
+			es := openWith(t, 2, "tcp", func(c *Config) {
+				last := byte(c.Job.Rank + 1)
+				c.Pieces, c.Bind = way, netip.AddrFrom4([4]byte{127, byte(90 + 2*i), 0, last})
+				c.Rails = fmt.Sprintf("127.%d.1.%d", 91+2*i, last)
+			})
+			connectRails(t, es)
+			losing(t, es, byte(90+2*i), func() { runScripts(t, es) })
+		})
+	}
+}
+
+// Messages of all lengths, in both directions and of both kinds of sends, arrive once and in order
+// although rail 0 is lost again and again.
+func TestMessagesAcrossLosses(t *testing.T) {
+	const net, most, turns = 94, 1 << 20, 300
+	es := lossy(t, net)
+	ctx := testutil.Context(t, testutil.Limit)
+	losing(t, es, net, func() {
+		var g errgroup.Group
+		for r, e := range es {
+			p := e.Peer(1 - r)
+			length := func(rng *rand.Rand) int { return 1 + rng.IntN(most>>(2*rng.IntN(9))) }
+			g.Go(func() error {
+				rng := rand.New(rand.NewPCG(uint64(r), 1))
+				var reqs []Request
+				for i := range uint64(turns) {
+					msg := make([]byte, length(rng))
+					testutil.Fill(msg, i, 0)
+					if i%3 == 0 { // several in flight
+						b := p.Batch()
+						b.Add(7, msg)
+						reqs = append(reqs, b.Send())
+						continue
+					}
+					if err := WaitAll(ctx, append(reqs, p.SendTag(7, msg))...); err != nil {
+						return err
+					}
+					reqs = reqs[:0]
+				}
+				return WaitAll(ctx, reqs...)
+			})
+			g.Go(func() error {
+				rng := rand.New(rand.NewPCG(uint64(1-r), 1))
+				for i := range uint64(turns) {
+					want, buf := length(rng), make([]byte, most)
+					m, err := p.RecvTag(7, buf).Wait(ctx)
+					if err != nil {
+						return err
+					}
+					if m != want {
+						return fmt.Errorf("message %d has %d bytes, want %d", i, m, want)
+					}
+					if err := testutil.Verify(buf[:want], i, 0); err != nil {
+						return fmt.Errorf("message %d: %w", i, err)
+					}
+				}
+				return nil
+			})
+		}
+		require.NoError(t, g.Wait())
+	})
+}
+
+// A rank that leaves is gone for the other one, although rail 0 was lost, or is while it leaves.
+func TestLeavingAcrossLosses(t *testing.T) {
+	const net = 96
+	for _, last := range []int{unix.SHUT_RDWR, -1} {
+		es := lossy(t, net)
+		ctx := testutil.Context(t, testutil.Limit)
+		require.Positive(t, cutSockets(net, unix.SHUT_RDWR))
+		buf := make([]byte, 16)
+		recv := es[1].Peer(0).Recv(buf)
+		require.NoError(t, es[0].Peer(1).Send([]byte("last words")).Wait(ctx))
+		n, err := recv.Wait(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "last words", string(buf[:n]))
+		if last >= 0 {
+			require.Positive(t, cutSockets(net, last))
+		}
+		require.NoError(t, es[0].Close())
+		testutil.Eventually(t, testutil.Limit, func() bool { return es[1].Peer(0).Stats().Err != nil }, "the peer has left")
+		require.ErrorIs(t, es[1].Peer(0).Stats().Err, ErrPeerGone)
+	}
+}
