@@ -24,21 +24,25 @@ var (
 	acrossLoss = figure{"put, fetch-add and get across a loss", 0, tellLimit}
 )
 
-// railNet is the second byte of the addresses of rails: 127.railNet.RANK.RAIL, on the loopback
-// interface. Rail 0 has other addresses.
+// railNet is the second byte of the addresses of rails: 127.railNet.RANK.RAIL+1, on the loopback
+// interface.
 const railNet = 77
 
-// flaps shuts sockets of rails down, on either side, in either direction and while they are
-// connected, also of several rails at once, beside puts, gets and fetch-adds that are divided
-// over the rails. Nothing is lost or doubled, and all rails come back into use.
+// railAddr returns the address of a rail of a rank.
+func railAddr(rank, rail int) string { return fmt.Sprintf("127.%d.%d.%d", railNet, rank, rail+1) }
+
+// flaps shuts sockets of rails down, rail 0 included, on either side, in either direction and while
+// they are connected, also of several rails at once, beside puts, gets and fetch-adds that are divided
+// over the rails, and operations that rail 0 carries. Nothing fails, is lost or doubled, and all rails
+// come back into use.
 func flaps(ctx context.Context, r *round) {
 	rails := pick(r, 1, 2, 2, 3)
 	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "unix", Wrap: func(rank int, argv []string) []string {
 		var list []string
 		for i := range rails {
-			list = append(list, fmt.Sprintf("127.%d.%d.%d", railNet, rank, i+1))
+			list = append(list, railAddr(rank, i+1))
 		}
-		return append([]string{"env", "RMA_RAILS=" + strings.Join(list, ",")}, argv...)
+		return append([]string{"env", "RMA_TCP_BIND=" + railAddr(rank, 0), "RMA_RAILS=" + strings.Join(list, ",")}, argv...)
 	}}
 	s.Work = work{Ops: append(some(r, r.IntN(3), []string{"swap", "acc", "signal", "recv", "any", "batch"}), "rails"), Seed: r.Uint64(), Max: 1 << (19 + r.IntN(4))}
 	j := begin(r, s)
@@ -55,7 +59,7 @@ func flaps(ctx context.Context, r *round) {
 	}
 	for range cuts {
 		var how []string
-		for _, rail := range some(r, 1+r.IntN(2), []int{1, 2, 3}[:rails]) {
+		for _, rail := range some(r, 1+r.IntN(2), []int{0, 1, 2, 3}[:rails+1]) {
 			how = append(how, fmt.Sprint(rail), fmt.Sprint(pick(r, unix.SHUT_RDWR, unix.SHUT_RDWR, unix.SHUT_RD, unix.SHUT_WR)))
 		}
 		p := j.procs[r.IntN(2)]
@@ -162,9 +166,6 @@ func (l *line) lookAtRails() {
 	rails, all := l.p.Stats().Rails, true
 	for i := range rails {
 		s := &rails[i]
-		if i == 0 {
-			continue
-		}
 		if len(w.before) > i && s.Up && s.Lost == w.before[i].Lost && s.Parts > w.before[i].Parts {
 			if at := w.since[i].Swap(0); at != 0 {
 				l.say(event{Ev: "back", N: i, At: now() - time.Duration(at)})
@@ -212,5 +213,5 @@ func (k *rank) cut(words []string) {
 // ofRail reports whether an address is of that rail.
 func ofRail(a unix.Sockaddr, rail int) bool {
 	in, is := a.(*unix.SockaddrInet4)
-	return is && in.Addr[0] == 127 && in.Addr[1] == railNet && int(in.Addr[3]) == rail
+	return is && in.Addr[0] == 127 && in.Addr[1] == railNet && int(in.Addr[3]) == rail+1
 }
