@@ -96,6 +96,7 @@ func (e *endpoint) endConnect(socks []socket, p path, j *joint, a *address, err 
 		return fmt.Errorf("tcp: connect: %w", err)
 	}
 	use(e, socks, p)
+	e.distance = fabric.Distance{Class: p.class.String(), RTT: p.rtt}
 	e.resumes, e.resp.resumes, e.peer, e.least = j.attempt != 0, j.attempt != 0, *a, p.crypt
 	e.publish(j.reads, a.nonce)
 	e.dropParked()

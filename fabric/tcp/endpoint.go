@@ -109,7 +109,7 @@ func postErr(state uint32) error {
 
 // Distance implements fabric.Distant.
 func (e *endpoint) Distance() fabric.Distance {
-	return fabric.Distance{Class: e.path.class.String(), RTT: e.path.rtt}
+	return e.distance
 }
 
 // Err implements fabric.Endpoint.

@@ -157,7 +157,7 @@ func resumeAll(l *link) {
 		case e.state.Load() != epUp:
 			closeJoint(j)
 		case j == nil:
-			if e.sock.open() { // and this side has not noticed
+			if e.sock.open() && len(e.arrivals) > 0 { // this side has not noticed; else await has taken it
 				suspend(e, errRecalled)
 			}
 		case j.err != nil:

@@ -217,6 +217,18 @@ func TestOldAttemptsAreRefused(t *testing.T) {
 	require.False(t, newHost(t, resumes, fabric.EndpointOptions{}, 4096).ep.offer(arrival{h: hello{attempt: 2}}), "nothing was lost")
 }
 
+// A connection that await has taken before the owner heard of it is not given up for another one.
+func TestConnectionsAreNotRecalledTwice(t *testing.T) {
+	a, b := dialler(pair(t, resumes, 4096))
+	recall(b.l, b.ep) // of a connection that is no longer parked
+	write(t, a, b, 8)
+	for _, h := range []*host{a, b} {
+		n, why := h.ep.Outages()
+		require.Zero(t, n)
+		require.NoError(t, why)
+	}
+}
+
 // inFlight returns an endpoint that has sent a write, an answered and an open fetch-add, a read, and a
 // write; and has answered two of three reads of the peer.
 func inFlight(tb testing.TB) *stage {

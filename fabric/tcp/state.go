@@ -85,7 +85,9 @@ type endpoint struct {
 	l     *link
 	id    uint32
 	state atomic.Uint32
-	path  path
+	path  path // under mu
+
+	distance fabric.Distance // of the first path
 
 	req   requester
 	resp  responder
