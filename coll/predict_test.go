@@ -152,7 +152,7 @@ func TestPredictSharedProcessors(t *testing.T) {
 	p := sampling.Defaults("shm")
 	best := func(op string, n, ranks, procs int) (string, float64) {
 		f := figuresOf(&p, true, memoryRates{copy: 0.2, fold: 0.3})
-		f.procs, f.boards.shared, f.boards.single = procs, false, false
+		f.procs, f.boards = procs, byBoard{flags: op == "reduce"} // without them, lines of other processors cost nothing
 		c, err := callOf(op, n, ranks)
 		require.NoError(t, err)
 		es := f.predictions(c, ranks, n)
@@ -297,22 +297,61 @@ func TestParseCosts(t *testing.T) {
 	}
 }
 
-// What a rank reads out of another's area comes from that rank's processor, at the latency of the
-// path for each few lines, unless ranks take turns on their processors.
+// What a rank reads that another one has written in the operation comes from that rank's processor, at
+// the latency of the path for each few lines, unless ranks take turns on their processors: out of areas, in
+// messages with their header, and in the memory of calls.
 func TestPredictLinesOfOthers(t *testing.T) {
-	const n, more = 64 << 10, 1000.0
+	const more = 1000.0
 	p := sampling.Defaults("shm")
 	p.Ls = lineHidden
 	slow := p
 	slow.Ls += more
-	c := call{kind: kindBcast, alg: algShared, size: 1}
-	for _, procs := range []int{0, 2, 1} {
-		f, g := figuresOf(&p, true, memoryRates{}), figuresOf(&slow, true, memoryRates{})
-		f.procs, g.procs = procs, procs
-		want := more * n / lineBytes / linesAtOnce
-		if procs == 1 {
-			want = 0
+	for _, x := range []struct {
+		op    string
+		alg   algorithm
+		n     int
+		lines int // bytes
+	}{
+		{"bcast", algShared, 64 << 10, 64 << 10},
+		{"bcast", algBinomial, 4 << 10, 4 << 10},
+		{"bcast", algBinomial, 64 << 10, 0}, // the root's call has not written it
+		{"reduce", algBinomial, 64 << 10, 64 << 10},
+		{"allgather", algLinear, 64 << 10, 64 << 10}, // each rank has copied its block, and sends the copy
+		{"allgather", algSingle, 64 << 10, 0},
+		{"allreduce", algSingle, 1 << 20, 1 << 19}, // the share that the other has reduced
+	} {
+		for _, procs := range []int{0, 2, 1} {
+			c, err := callOf(x.op, x.n, 2)
+			require.NoError(t, err)
+			c.alg = x.alg
+			f, g := figuresOf(&p, true, memoryRates{}), figuresOf(&slow, true, memoryRates{})
+			f.procs, g.procs = procs, procs
+			want := more * float64(x.lines) / lineBytes / linesAtOnce
+			if procs == 1 {
+				want = 0
+			}
+			require.InDelta(t, want, g.estimate(c, 2, x.n)-f.estimate(c, 2, x.n), max(7*more, want/4), "%+v, %d processors", x, procs)
 		}
-		require.InDelta(t, want, g.estimate(c, 2, n)-f.estimate(c, 2, n), want/4, "%d processors", procs)
+	}
+}
+
+// Both ranks copy a large message, if each has a processor: less time passes, but messages in both
+// directions do not overlap.
+func TestPredictSlices(t *testing.T) {
+	p := sampling.Defaults("shm")
+	const n = 1 << 20
+	for _, x := range []struct {
+		op   string
+		alg  algorithm
+		less float64 // of the time of the receiver's copy
+	}{{"bcast", algBinomial, bothCopy}, {"alltoall", algLinear, 2 * bothCopy}} {
+		c, err := callOf(x.op, n, 2)
+		require.NoError(t, err)
+		c.alg = x.alg
+		both := figuresOf(&p, true, memoryRates{})
+		one := figuresOf(&p, true, memoryRates{})
+		one.boards = byBoard{}
+		copied := at(&both.Receiver, n)
+		require.InDelta(t, copied*(x.less-1), both.estimate(c, 2, n)-one.estimate(c, 2, n), copied/10, x.op)
 	}
 }

@@ -32,6 +32,11 @@ type mem struct {
 // areaMem returns n bytes at off of the area of a rank.
 func areaMem(rank, off, n int) mem { return mem{int32(-1 - rank), off, n} }
 
+// meets reports whether m and o have bytes in common.
+func (m mem) meets(o mem) bool {
+	return m.buf == o.buf && m.off < o.off+o.n && o.off < m.off+m.n
+}
+
 // part returns n bytes of m from off on.
 func (m mem) part(off, n int) mem { return mem{m.buf, m.off + off, n} }
 
