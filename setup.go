@@ -111,17 +111,20 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 	return meetServer(ctx, e)
 }
 
-// envProgressCPU is the processor of the progress goroutine's thread.
-const envProgressCPU = "RMA_PROGRESS_CPU"
+const (
+	envProgressCPU = "RMA_PROGRESS_CPU" // the processor of the progress goroutine's thread
+	envExtraP      = "RMA_EXTRA_P"      // whether that goroutine may have a P of its own
+)
 
-// startProgress starts the progress goroutine, on the processor that the environment names.
+// startProgress starts the progress goroutine as the environment says.
 func startProgress(p *progress.Engine) error {
 	v, err := settings.Environment()
 	switch {
 	case err != nil:
 		return err
 	case v.Text(envProgressCPU) == "":
-		p.Start()
+		extra, _ := v.Switch(envExtraP)
+		p.Start(extra)
 		return nil
 	}
 	if err := progress.StartOn(p, cpu.Of(int(v.Int(envProgressCPU)))); err != nil {

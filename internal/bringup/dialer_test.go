@@ -58,7 +58,7 @@ func TestRenewWaitsForTheLastTask(t *testing.T) {
 	prog, err := progress.New([]fabric.Link{link}, idle{}, cpu.SpinPolicy{}, cpu.NoHome)
 	require.NoError(t, err)
 	defer prog.Close()
-	prog.Start()
+	prog.Start(false)
 	tasks := NewTasks()
 	defer tasks.End()
 	p := &remade{renewed: make(chan struct{})}

@@ -132,7 +132,7 @@ func newRailRig(t *testing.T, rank int) *railRig {
 		peer: &railPeer{ups: make(chan struct{}, 10)}}
 	r.prog, err = progress.New([]fabric.Link{real}, idle{}, cpu.SpinPolicy{}, cpu.NoHome)
 	require.NoError(t, err)
-	r.prog.Start()
+	r.prog.Start(false)
 	tasks := NewTasks()
 	l := &Links{Config: Config{Log: slog.New(slog.DiscardHandler)}, job: r.job, open: []fabric.Link{real, r.link}, to: []int{0, 0},
 		rails: []Rail{{Index: 1, Number: 1, Where: "here"}}}

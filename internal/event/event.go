@@ -11,6 +11,7 @@
 //	event_linux.go   Event by eventfd, ppoll
 //	event_unix.go    Event of other unixes, poll
 //	poll.go          Set and Wait by poll; the pipe, tested on Linux as well
+//	raw_unsafe.go    a wait of Set that keeps its P, on Linux
 //	event_none.go    systems without either
 //
 // It imports nothing of the project.

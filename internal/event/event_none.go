@@ -36,7 +36,7 @@ type Set struct{}
 func NewSet(...int) (*Set, error) { return nil, errNone }
 
 // Wait fails.
-func (*Set) Wait(time.Duration) error { return errNone }
+func (*Set) Wait(time.Duration) (ready bool, err error) { return false, errNone }
 
 // Close does nothing: there is no set.
 func (*Set) Close() error { return nil }

@@ -73,24 +73,28 @@ func TestSetWaitsForAny(t *testing.T) {
 			}
 			s, err := NewSet(fds...)
 			require.NoError(t, err)
-			require.NoError(t, s.Wait(0), "nothing set: at once")
+			ready, err := s.Wait(0)
+			require.NoError(t, err)
+			require.False(t, ready, "nothing set: at once")
 			start := time.Now()
-			require.NoError(t, s.Wait(20*time.Millisecond))
+			ready, err = s.Wait(20 * time.Millisecond)
+			require.NoError(t, err)
+			require.False(t, ready)
 			require.GreaterOrEqual(t, time.Since(start), 19*time.Millisecond, "nothing set: the whole time")
 			for _, e := range es {
 				go e.Set()
 				start := time.Now()
-				require.NoError(t, s.Wait(testutil.Limit))
-				require.Less(t, time.Since(start), testutil.Limit)
-				for { // a signal may have ended the wait
-					if ok, err := Wait(e.FD(), time.Second); ok || err != nil {
-						require.NoError(t, err)
-						break
-					}
+				for ready = false; !ready; { // a signal may end a wait
+					ready, err = s.Wait(testutil.Limit)
+					require.NoError(t, err)
+					require.Less(t, time.Since(start), testutil.Limit)
 				}
+				ready, err = Wait(e.FD(), 0)
+				require.NoError(t, err)
+				require.True(t, ready)
 				e.Clear()
 			}
-			require.Zero(t, testing.AllocsPerRun(100, func() { _ = s.Wait(0) }))
+			require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = s.Wait(0) }))
 			require.NoError(t, s.Close())
 			for _, e := range es {
 				require.NoError(t, e.Close())
@@ -114,11 +118,12 @@ func TestLimitsOfLessThanAMillisecond(t *testing.T) {
 	const limit = 100 * time.Microsecond
 	testutil.Eventually(t, testutil.Limit, func() bool {
 		begun := time.Now()
-		require.NoError(t, s.Wait(limit))
+		_, err := s.Wait(limit)
+		require.NoError(t, err)
 		one := time.Since(begun)
 		require.GreaterOrEqual(t, one, limit)
 		begun = time.Now()
-		_, err := Wait(e.FD(), limit)
+		_, err = Wait(e.FD(), limit)
 		require.NoError(t, err)
 		return one < time.Millisecond && time.Since(begun) < time.Millisecond
 	}, "short waits")

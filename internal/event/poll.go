@@ -65,7 +65,10 @@ func (e pipe) Close() error { return errors.Join(unix.Close(e.r), unix.Close(e.w
 
 // Set waits for the descriptors given to NewSet. They are few, so passing all of them to the
 // kernel at each wait has a negligible cost.
-type Set struct{ fds []unix.PollFd }
+type Set struct {
+	fds []unix.PollFd
+	raw raw
+}
 
 // NewSet returns a set of descriptors that stay open until it is closed.
 func NewSet(fds ...int) (*Set, error) {
@@ -79,19 +82,19 @@ func NewSet(fds ...int) (*Set, error) {
 	return s, nil
 }
 
-// Wait returns when a descriptor is readable, a signal arrived, or d is over; systems other
+// Wait returns when a descriptor is readable, which it reports, a signal arrived, or d is over; systems other
 // than Linux round d up to milliseconds.
 //
 // It is a plain system call, which blocks a thread, and not a wait in the runtime's poller: the
 // runtime polls that only every 10 ms if all processors of the process have goroutines to
 // run (measured with GOMAXPROCS=1 beside a goroutine that never blocks: 17 ms a round trip,
 // against 0.1-0.35 ms).
-func (s *Set) Wait(d time.Duration) error {
-	_, err := poll(s.fds, d)
+func (s *Set) Wait(d time.Duration) (ready bool, err error) {
+	n, err := poll(s.fds, d)
 	if errors.Is(err, unix.EINTR) {
-		return nil
+		return false, nil
 	}
-	return err
+	return n > 0, err
 }
 
 // Close releases the set; the descriptors stay open.

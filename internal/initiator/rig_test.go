@@ -78,7 +78,7 @@ func pair(t *testing.T, o sim.Options) (a, b *side) {
 
 func newSide(t *testing.T, l fabric.Link) *side {
 	s := newSideIdle(t, l)
-	s.Prog.Start()
+	s.Prog.Start(false)
 	return s
 }
 

@@ -34,6 +34,9 @@
 //	trusting  the same, although others are parked: the drives are frequent
 //	asleep  links armed, waiting for their descriptors and for wake-ups
 //
+// While goroutines compute on all Ps of the scheduler, it keeps one more for itself, and is run by
+// one goroutine after the other: see relay.
+//
 // The next owner disarms the links and wakes the goroutine if it is asleep: links that one
 // goroutine has armed are never polled by another. It sleeps in a system call, poll, on the
 // links' descriptors and one for wake-ups. The call holds a thread, for at most a second at a
@@ -56,6 +59,7 @@
 //
 //	engine.go   Engine: ownership, Kick, Do, Progress
 //	loop.go     the progress goroutine
+//	relay.go    its P while goroutines compute
 //	wait.go     Waiter, Wait, polling one word; waitany.go several at once
 //	nap.go      the sleep of a waiter
 //	events.go   the descriptor to sleep on

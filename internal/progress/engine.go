@@ -92,6 +92,7 @@ type Engine struct {
 	contention *cpu.Contention // nil if the policy does not adapt
 
 	naps    naps
+	relay   relay
 	events  *events
 	begun   atomic.Bool // starts is not empty
 	mu      sync.Mutex
@@ -144,10 +145,11 @@ func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy, home int) (*Eng
 	return e, nil
 }
 
-// Start starts the progress goroutine. Once.
-func (e *Engine) Start() {
+// Start starts the progress goroutine. Once. With extraP, GOMAXPROCS is one more while goroutines
+// compute on all Ps, so that it reacts at once; see relay.
+func (e *Engine) Start(extraP bool) {
 	e.started.Store(true)
-	go e.loop()
+	go e.run(extraP)
 }
 
 // StartOn is e.Start with the thread of the progress goroutine bound to the processors s, which
@@ -162,7 +164,7 @@ func StartOn(e *Engine, s cpu.Set) error {
 			runtime.UnlockOSThread()
 			return
 		}
-		e.loop()
+		e.run(false)                               // a goroutine that is locked to its thread has no successor
 		if topo.BindThread(cpu.Allowed()) == nil { // otherwise the thread ends with the goroutine
 			runtime.UnlockOSThread()
 		}
@@ -407,6 +409,9 @@ func (e *Engine) rouse() {
 }
 
 func (e *Engine) nudgeLoop() {
+	if e.relay.on.Load() {
+		e.events.wake()
+	}
 	select {
 	case e.nudge <- struct{}{}:
 	default:

@@ -3,6 +3,7 @@ package progress
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
@@ -18,6 +19,7 @@ const sleepSlice = time.Second
 type events struct {
 	set    *event.Set
 	waking event.Event
+	alone  *event.Set // of waking
 
 	once     sync.Once
 	closeErr error
@@ -36,24 +38,38 @@ func newEvents(links []fabric.Link) (*events, error) {
 	if err != nil {
 		return nil, errors.Join(fabric.Shortage(err), waking.Close())
 	}
-	return &events{set: set, waking: waking}, nil
+	alone, err := event.NewSet(waking.FD())
+	if err != nil {
+		return nil, errors.Join(fabric.Shortage(err), set.Close(), waking.Close())
+	}
+	return &events{set: set, waking: waking, alone: alone}, nil
 }
 
-// wait returns when a descriptor is readable, or after d; at the latest, and if d is 0,
-// after sleepSlice. For one goroutine.
-func (ev *events) wait(d time.Duration) error {
-	if d <= 0 || d > sleepSlice {
-		d = sleepSlice
-	}
-	err := ev.set.Wait(d)
+// wait returns when a descriptor is readable, or after d; and reports whether one was. For one
+// goroutine.
+func (ev *events) wait(d time.Duration) (ready bool, err error) {
+	ready, err = ev.set.Wait(d)
 	ev.waking.Clear()
-	return err
+	return ready, err
+}
+
+// waitRaw is wait for a goroutine that keeps its P, see [event.Set.WaitRaw]; without links it
+// waits for wake-ups alone.
+func (ev *events) waitRaw(d time.Duration, links bool, word *atomic.Uint32, bits uint32) (ready, interrupted bool, err error) {
+	set := ev.set
+	if !links {
+		set = ev.alone
+	}
+	if ready, interrupted, err = set.WaitRaw(d, word, bits); !interrupted {
+		ev.waking.Clear()
+	}
+	return ready, interrupted, err
 }
 
 // wake makes wait return, now or the next time.
 func (ev *events) wake() { ev.waking.Set() }
 
 func (ev *events) close() error {
-	ev.once.Do(func() { ev.closeErr = errors.Join(ev.set.Close(), ev.waking.Close()) })
+	ev.once.Do(func() { ev.closeErr = errors.Join(ev.set.Close(), ev.alone.Close(), ev.waking.Close()) })
 	return ev.closeErr
 }

@@ -29,7 +29,7 @@ func TestBusyLoopLetsOthersIn(t *testing.T) {
 	p := &busy{}
 	e, err := New(nil, p, cpu.Default(), cpu.NoHome)
 	require.NoError(t, err)
-	e.Start()
+	e.Start(false)
 	defer func() { require.NoError(t, e.Close()) }()
 	testutil.Eventually(t, 20*time.Second, func() bool { return p.rounds.Load() > 1000 }, "rounds")
 	e.want.Add(1)

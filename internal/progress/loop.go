@@ -50,73 +50,107 @@ func (a *drivers) reliable(e *Engine, d uint64) bool {
 	return ok
 }
 
-// loop is the progress goroutine. A panic of the protocol ends the process: no deferred
+// loop is the state of the progress goroutine, which goroutines continue one after the other
+// while there is a relay.
+type loop struct {
+	eng    *Engine
+	timer  *time.Timer
+	sp     cpu.Spinner
+	seen   uint64 // drives at the last doze
+	slice  time.Duration
+	acc    drivers
+	asleep bool      // the links are armed
+	until  time.Time // end of the sleep, zero if without limit
+}
+
+// run is the progress goroutine. A panic of the protocol ends the process: no deferred
 // function here waits for the goroutine that panics.
-func (e *Engine) loop() {
-	e.run()
+func (e *Engine) run(extraP bool) {
+	l := &loop{
+		eng: e, timer: time.NewTimer(time.Hour), slice: minDoze,
+		sp: cpu.Spinner{Policy: &e.policy, Contention: e.contention},
+	}
+	e.relay.init(extraP)
+	l.resume()
+}
+
+// resume drives the links until the engine is closed, or another goroutine continues.
+func (l *loop) resume() {
+	e := l.eng
+	for !e.closed.Load() {
+		if e.relay.due() {
+			pass(l)
+			return
+		}
+		if !l.round() {
+			return
+		}
+	}
+	e.relay.leave()
+	l.timer.Stop()
 	close(e.ended)
 }
 
-// run drives the links until the engine is closed.
-func (e *Engine) run() {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	sp := cpu.Spinner{Policy: &e.policy, Contention: e.contention}
-	var seen uint64
-	slice := minDoze
-	var acc drivers
-	for !e.closed.Load() {
-		if e.begun.Load() {
-			callOutside(e)
-		}
-		parks := e.parks.Load()
-		if e.naps.on.Load() { // a waiter sleeps on the links, for those parked as well
-			d := maxDoze
-			if e.parked.Load() > 0 {
-				d = maxTrust
-			}
-			e.doze(timer, d, parks)
-			continue
-		}
-		if !e.tryLock(ownerLoop) {
-			if driven(&e.owner) {
-				e.doze(timer, minDoze, parks)
-				acc.rounds = trustRounds
-			}
-			continue
-		}
-		busy := e.pollOnce()
-		d := e.drives
-		e.release()
-		e.letIn()
-		acc.rounds++
-		switch parked := e.parked.Load() > 0; {
-		case d != seen && !parked:
-			seen = d
-			e.doze(timer, slice, parks)
-			slice = min(2*slice, maxDoze)
-			sp.Reset()
-			continue
-		case parked && acc.rounds >= trustRounds && acc.reliable(e, d):
-			e.doze(timer, slice, acc.parks)
-			slice, acc.rounds = min(2*slice, maxTrust), trustRounds
-			sp.Reset()
-			continue
-		}
-		slice = minDoze
-		switch {
-		case busy:
-			sp.Reset()
-		case e.tired.Swap(false), sp.Wait() != 0 && sp.Weary():
-			if e.Err() != nil {
-				e.doze(timer, maxDoze, parks)
-			} else {
-				e.sleep()
-			}
-			sp.Reset()
-			sp.Patient = true
-		}
+// round polls once, or rests. It returns false if another goroutine continues l.
+func (l *loop) round() (mine bool) {
+	e := l.eng
+	if l.asleep {
+		return l.slumber()
 	}
+	if e.begun.Load() {
+		callOutside(e)
+	}
+	parks := e.parks.Load()
+	if e.naps.on.Load() { // a waiter sleeps on the links, for those parked as well
+		d := maxDoze
+		if e.parked.Load() > 0 {
+			d = maxTrust
+		}
+		return l.doze(d, parks)
+	}
+	if !e.tryLock(ownerLoop) {
+		if driven(&e.owner) {
+			l.acc.rounds = trustRounds
+			return l.doze(minDoze, parks)
+		}
+		return true
+	}
+	busy := e.pollOnce()
+	d := e.drives
+	e.release()
+	e.letIn()
+	l.acc.rounds++
+	switch parked := e.parked.Load() > 0; {
+	case d != l.seen && !parked:
+		l.seen = d
+		slice := l.slice
+		l.slice = min(2*slice, maxDoze)
+		l.sp.Reset()
+		return l.doze(slice, parks)
+	case parked && l.acc.rounds >= trustRounds && l.acc.reliable(e, d):
+		slice := l.slice
+		l.slice, l.acc.rounds = min(2*slice, maxTrust), trustRounds
+		l.sp.Reset()
+		return l.doze(slice, l.acc.parks)
+	}
+	l.slice = minDoze
+	switch {
+	case busy:
+		l.sp.Reset()
+		e.relay.busy = true
+		e.relay.idle = 0
+	case e.relay.on.Load():
+		if !e.relay.spins() {
+			e.relay.idle = 0
+			l.sleep()
+		}
+	case e.tired.Swap(false), l.sp.Wait() != 0 && l.sp.Weary():
+		if e.Err() != nil {
+			return l.doze(maxDoze, parks)
+		}
+		l.sleep()
+	}
+	return true
 }
 
 // letIn lets goroutines that wait in Do have the engine first. A goroutine that polls
@@ -142,8 +176,10 @@ func driven(owner *atomic.Uint32) bool {
 }
 
 // doze rests for d or until the goroutine is needed. If goroutines are parked, it trusts in
-// one that drives, unless one has parked since the number of parks was that given.
-func (e *Engine) doze(timer *time.Timer, d time.Duration, parks uint32) {
+// one that drives, unless one has parked since the number of parks was that given. It returns
+// false if another goroutine continues l.
+func (l *loop) doze(d time.Duration, parks uint32) (mine bool) {
+	e := l.eng
 	state := dozing
 	if e.parked.Load() > 0 {
 		state = trusting
@@ -153,20 +189,28 @@ func (e *Engine) doze(timer *time.Timer, d time.Duration, parks uint32) {
 		if !e.rest.CompareAndSwap(state, awake) {
 			<-e.nudge
 		}
-		return
+		return true
 	}
-	timer.Reset(d)
+	if e.relay.on.Load() {
+		if _, mine, _ = e.relay.rest(l, d, false); mine {
+			e.rest.Store(awake)
+		}
+		return mine
+	}
+	l.timer.Reset(d)
 	select {
 	case <-e.nudge:
-	case <-timer.C:
+	case <-l.timer.C:
 		if !e.rest.CompareAndSwap(state, awake) {
 			<-e.nudge
 		}
 	}
+	return true
 }
 
-// sleep arms the links and waits for their descriptors or a wake-up.
-func (e *Engine) sleep() {
+// sleep arms the links: the goroutine sleeps in the next rounds, until an event or a wake-up.
+func (l *loop) sleep() {
+	e := l.eng
 	if !e.tryLock(ownerLoop) {
 		return
 	}
@@ -180,10 +224,46 @@ func (e *Engine) sleep() {
 	if e.closed.Load() || e.begun.Load() {
 		e.wake() // Close, or Outside, may have found the goroutine awake
 	}
-	if err := e.events.wait(nap); err != nil && !e.closed.Load() {
-		e.fail("wait for events", err)
+	if nap <= 0 || nap > sleepSlice {
+		nap = sleepSlice
 	}
+	l.asleep, l.until = true, time.Now().Add(nap)
+}
+
+// slumber waits for events with the links armed. It returns false if another goroutine continues l.
+func (l *loop) slumber() (mine bool) {
+	e := l.eng
+	r := &e.relay
+	soon := r.look()
+	d := time.Until(l.until)
+	var ready bool
+	var err error
+	switch {
+	case !r.on.Load():
+		if soon {
+			d = min(d, lookEvery)
+		}
+		begun := cpu.Ticks()
+		ready, err = e.events.wait(d)
+		r.late = r.late || soon && cpu.Duration(cpu.Ticks()-begun) >= d+lateSleep
+	case r.woke(): // those run first
+		r.passed = true
+		return true
+	default:
+		if ready, mine, err = r.rest(l, d, true); !mine {
+			return false
+		}
+	}
+	if err != nil && !e.closed.Load() {
+		e.fail("wait for events", err)
+	} else if !ready && e.rest.Load() == asleep && time.Now().Before(l.until) {
+		return true
+	}
+	l.asleep = false
 	e.rest.Store(awake)
+	l.sp.Reset()
+	l.sp.Patient = true
+	return true
 	// The next tryLock, of any goroutine, disarms.
 }
 

@@ -101,7 +101,7 @@ func (n *napper) nap(ctx context.Context, ws ...*Waiter) bool {
 		e.naps.wake() // Close, or Finish, may have found nobody
 	}
 	begun := cpu.Ticks()
-	if err := e.naps.events.wait(limit); err != nil && !e.closed.Load() {
+	if _, err := e.naps.events.wait(limit); err != nil && !e.closed.Load() {
 		e.fail("wait for events", err)
 	}
 	if !e.naps.on.CompareAndSwap(true, false) {

@@ -121,7 +121,7 @@ func TestWhatEndsNaps(t *testing.T) {
 // A wait naps so often, then it parks: the progress goroutine looks after long waits.
 func TestLongWaitsPark(t *testing.T) {
 	e := quiet(t)
-	e.Start()
+	e.Start(false)
 	var w Waiter
 	end := waiting(testutil.Context(t, testutil.Limit), t, e, &w)
 	testutil.Eventually(t, testutil.Limit, func() bool { return e.parked.Load() == 1 && e.rest.Load() == asleep }, "it is parked")

@@ -128,7 +128,7 @@ func pair(t testing.TB, o sim.Options) (a, b *side) {
 		var err error
 		s.eng, err = New([]fabric.Link{s.link}, s, cpu.Default(), cpu.NoHome)
 		require.NoError(t, err)
-		s.eng.Start()
+		s.eng.Start(false)
 	}
 	t.Cleanup(func() {
 		for _, s := range sides {

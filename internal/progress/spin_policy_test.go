@@ -56,7 +56,7 @@ func TestPatienceBoundsPolls(t *testing.T) {
 	l := &idle{ev: ev, armed: make(chan int64, 1)}
 	e, err := New([]fabric.Link{l}, nothing{}, p, cpu.NoHome)
 	require.NoError(t, err)
-	e.Start()
+	e.Start(false)
 	defer e.Close()
 	require.EqualValues(t, looks, <-l.armed, "the progress goroutine alone")
 
@@ -109,7 +109,7 @@ func TestRequestsOfPeersKeepAwake(t *testing.T) {
 	l := &server{idle{ev: ev, armed: make(chan int64, requests)}, every, requests, make(chan struct{})}
 	e, err := New([]fabric.Link{l}, nothing{}, p, cpu.NoHome)
 	require.NoError(t, err)
-	e.Start()
+	e.Start(false)
 	defer e.Close()
 	<-l.all
 	require.EqualValues(t, every*requests+looks, <-l.armed, "polls before the first sleep")

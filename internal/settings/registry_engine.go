@@ -161,6 +161,12 @@ var engineSettings = []Setting{
 		Where: "internal/progress", Since: "0.2",
 	},
 	{
+		Env: "RMA_EXTRA_P", Type: Type{Kind: Switch}, Default: "1", EnvOnly: true,
+		What:  "1: `GOMAXPROCS` is one more while goroutines compute on all Ps, so that the engine reacts at once ([progress.md](progress.md#a-p-for-the-engine)); not if `GOMAXPROCS` is 1 or `RMA_PROGRESS_CPU` is set",
+		Why:   "otherwise the scheduler lets each goroutine that computes run for 10 ms before the engine",
+		Where: "internal/progress", Since: "0.2",
+	},
+	{
 		Env: "RMA_PEER_TIMEOUT", Field: "PeerTimeout", Type: Type{Kind: Duration, Min: int64(time.Millisecond)}, Default: "2s",
 		What:  "time within which a link detects that a peer is gone; its operations then fail",
 		Why:   "long compared with pauses of busy processes, short for a user who waits",

@@ -57,7 +57,7 @@ func openMover(ctx context.Context, k *rank, span int) (m *mover, err error) {
 		return m, err
 	}
 	k.side = nil // from here on only the progress goroutine polls
-	m.Prog.Start()
+	m.Prog.Start(false)
 	m.Prog.Do(func() { m.Queue.Up(m.EP) })
 	theirs, err := k.exchange(ctx, m.key().Append(nil))
 	if err == nil {

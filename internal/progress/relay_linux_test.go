@@ -1,0 +1,182 @@
+package progress
+
+import (
+	"bytes"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/event"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// compute occupies n goroutines until the function returned is called.
+func compute(n int) (end func()) {
+	var over atomic.Bool
+	var g sync.WaitGroup
+	for range n {
+		g.Go(func() {
+			for !over.Load() {
+			}
+		})
+	}
+	return func() { over.Store(true); g.Wait() }
+}
+
+// twoPs gives the test two Ps.
+func twoPs(t *testing.T) {
+	was := runtime.GOMAXPROCS(2)
+	t.Cleanup(func() { runtime.GOMAXPROCS(was) })
+}
+
+// relayed is an engine without links and with a relay, which sleeps on ev.
+func relayed(t *testing.T, p Protocol) (*Engine, *idle) {
+	ev, err := event.New()
+	require.NoError(t, err)
+	l := &idle{ev: ev, armed: make(chan int64, 1)}
+	e, err := New([]fabric.Link{l}, p, cpu.Default(), cpu.NoHome)
+	require.NoError(t, err)
+	e.Start(true)
+	t.Cleanup(func() {
+		require.NoError(t, e.Close())
+		require.NoError(t, ev.Close())
+	})
+	return e, l
+}
+
+// until waits for cond without a goroutine that can run, which the scheduler's load would show.
+func until(t *testing.T, cond func() bool, what string) {
+	t.Helper()
+	for end := time.Now().Add(testutil.Limit); !cond(); time.Sleep(time.Millisecond) { // sleep: between two looks
+		require.True(t, time.Now().Before(end), what)
+	}
+}
+
+// begins wakes the progress goroutine until the relay has begun.
+func begins(t *testing.T, e *Engine) {
+	until(t, func() bool { e.rouse(); return e.relay.on.Load() }, "relay")
+}
+
+// roundTrip waits until the progress goroutine has been woken.
+func roundTrip(e *Engine) {
+	called := make(chan struct{})
+	e.Outside(func() { close(called) })
+	<-called
+}
+
+// The relay begins when goroutines compute on all Ps, and ends when they do no longer, or the
+// engine is closed. The process has one P more meanwhile.
+func TestRelayFollowsTheLoad(t *testing.T) {
+	twoPs(t)
+	e, _ := relayed(t, nothing{})
+	for range 50 {
+		roundTrip(e)
+		require.False(t, e.relay.on.Load(), "nobody computes")
+	}
+	for range 2 {
+		end := compute(2)
+		begins(t, e)
+		until(t, func() bool { return runtime.GOMAXPROCS(0) == 3 }, "one P more")
+		end()
+		until(t, func() bool { return !e.relay.on.Load() && runtime.GOMAXPROCS(0) == 2 }, "end of the relay")
+	}
+	defer compute(2)()
+	begins(t, e)
+	require.NoError(t, e.Close())
+	require.Equal(t, 2, runtime.GOMAXPROCS(0))
+}
+
+// The application's own change of GOMAXPROCS during the relay is kept.
+func TestRelayKeepsWhatTheApplicationSets(t *testing.T) {
+	twoPs(t)
+	e, _ := relayed(t, nothing{})
+	end := compute(8)
+	begins(t, e)
+	runtime.GOMAXPROCS(4)
+	end()
+	until(t, func() bool { return !e.relay.on.Load() }, "end of the relay")
+	require.Equal(t, 4, runtime.GOMAXPROCS(0))
+}
+
+// One P that the application has asked for stays one.
+func TestNoRelay(t *testing.T) {
+	twoPs(t)
+	runtime.GOMAXPROCS(1)
+	one, _ := relayed(t, nothing{})
+	defer compute(2)()
+	for range 20 {
+		roundTrip(one)
+	}
+	require.False(t, one.relay.on.Load())
+	require.Equal(t, 1, runtime.GOMAXPROCS(0))
+}
+
+// stepped records the goroutines that call Step.
+type stepped struct {
+	nothing
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+func (s *stepped) Step() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	head := make([]byte, 32)
+	head = head[:runtime.Stack(head, false)]
+	s.seen[string(head[:bytes.IndexByte(head, '[')])] = true // "goroutine 17 "
+	return false
+}
+
+// Goroutines take turns, also while the collector stops them, and every wake-up is answered.
+func TestRelayTakesTurns(t *testing.T) {
+	twoPs(t)
+	p := &stepped{seen: map[string]bool{}}
+	e, l := relayed(t, p)
+	defer compute(6)()
+	begins(t, e)
+	turns := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.seen)
+	}
+	begun := time.Now()
+	for n := turns(); turns() < n+8 && time.Since(begun) < testutil.Limit; {
+		runtime.GC()
+		polls := l.polls.Load()
+		roundTrip(e)
+		testutil.Eventually(t, testutil.Limit, func() bool { return l.polls.Load() > polls }, "a poll")
+	}
+	require.Less(t, time.Since(begun), testutil.Limit, "turns")
+}
+
+// An operation of a peer is served, and those of the application end, while all goroutines compute.
+func TestOperationsDuringARelay(t *testing.T) {
+	twoPs(t)
+	a, _ := pair(t, sim.Options{Caps: sim.CapsLike("tcp")})
+	e, err := New([]fabric.Link{a.link}, a, cpu.Default(), cpu.NoHome)
+	require.NoError(t, err)
+	require.NoError(t, a.eng.Close()) // e takes over
+	a.eng = e
+	e.Start(true)
+	defer func() { require.NoError(t, e.Close()) }()
+	defer compute(4)()
+	begins(t, e)
+	for range 20 {
+		ops := make([]op, 50)
+		for i := range ops { // for the progress goroutine alone to complete
+			a.push(&ops[i])
+		}
+		e.Kick()
+		for i := range ops {
+			testutil.Eventually(t, testutil.Limit, ops[i].Done, "completed by the progress goroutine")
+		}
+		require.NoError(t, a.write(testutil.Context(t, testutil.Limit), &op{off: 8}))
+	}
+}
