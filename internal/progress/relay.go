@@ -97,6 +97,13 @@ func addPs(d int) {
 	}
 }
 
+// psAreOurs reports whether GOMAXPROCS is what relays have set it to.
+func psAreOurs() bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return runtime.GOMAXPROCS(0) == ps.set
+}
+
 // init prepares the relay, which is off, and remains so if it is not allowed.
 func (r *relay) init(allowed bool) {
 	r.allowed = allowed && event.Raw
@@ -181,6 +188,10 @@ func (r *relay) look() (soon bool) {
 		return on || r.looks > 0
 	}
 	r.looked = now
+	if on && !psAreOurs() { // the application counts on all the Ps that it has asked for
+		r.leave()
+		return true
+	}
 	if r.crowded(n+standing) == on {
 		r.looks = max(r.looks-1, 0)
 		r.late = r.late && r.looks > 0
