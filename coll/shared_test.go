@@ -23,7 +23,7 @@ func sharing(t testing.TB, es []*rma.Engine) []*Team {
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, es)
 	each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byShared), Barrier(ctx, team)) })
-	require.True(t, ts[0].t.figures.Load().boards.shared)
+	require.True(t, ts[0].t.told.Load().boards.shared)
 	return ts
 }
 
@@ -294,7 +294,7 @@ func TestSharedNotPossible(t *testing.T) {
 				return errors.Join(team.Force(byShared), Barrier(ctx, team), Allreduce(ctx, team, nil, sum, Sum),
 					equals("sum", want(5, 0, 3, 1000, input, add), sum))
 			})
-			f := ts[0].t.figures.Load()
+			f := ts[0].t.told.Load()
 			require.Equal(t, name == "budget", f.boards.flags, "boards are used without areas, and not if they are not mapped")
 			require.False(t, f.boards.shared)
 		})

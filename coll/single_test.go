@@ -22,7 +22,7 @@ func reading(t testing.TB, es []*rma.Engine) []*Team {
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, es)
 	each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(bySingle), Barrier(ctx, team)) })
-	require.True(t, ts[0].t.figures.Load().boards.single)
+	require.True(t, ts[0].t.told.Load().boards.single)
 	return ts
 }
 
@@ -165,7 +165,7 @@ func TestSingleNotPossible(t *testing.T) {
 		sum := input(5, r, 10000)
 		return errors.Join(team.Force(bySingle), Allreduce(ctx, team, nil, sum, Sum), equals("sum", want(5, 0, 3, 10000, input, add), sum))
 	})
-	f := ts[0].t.figures.Load()
+	f := ts[0].t.told.Load()
 	require.True(t, f.boards.shared)
 	require.False(t, f.boards.single)
 	a, _, err := ts[0].Choice("allreduce", 1<<20)
