@@ -28,6 +28,9 @@
 // memory. A lost reader, or a lost rank that waits, has no effect. If the home is gone, its
 // locks are gone: waits fail with the error of the peer.
 //
+// After rma.Peer.Reset, a request that reaches the home before the home has noticed the loss of the
+// former connection ends with that loss: its error wraps rma.ErrFlushed. Ask again.
+//
 // A wait that ends with its context is withdrawn from the home and takes no lock.
 //
 // # Stability
