@@ -28,6 +28,14 @@ type arguments struct {
 	fold folding
 }
 
+// clear sets all but the call, and what depends on the team alone, to the values for no memory. It
+// keeps the lists' room.
+func (a *arguments) clear(rank, team int) {
+	a.rank, a.team, a.inOrder, a.meet = rank, team, false, false
+	a.send, a.recv = a.send[:0], a.recv[:0]
+	a.bufs, a.fold = append(a.bufs[:0], nil), nil
+}
+
 // setArguments sets a to a call.
 func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, recv blocks[T], op Op[T]) error {
 	e, err := elementOf[T]()
@@ -38,12 +46,10 @@ func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, rec
 		return invalid(k, "root %d, ranks of the team are 0 to %d", root, p-1).refusal
 	}
 	a.problem.call = call{kind: k, elem: e.kind, size: uint16(e.size), count: uint64(count)}
-	a.rank, a.team, a.inOrder, a.meet = me, p, false, false
-	a.send, a.recv = a.send[:0], a.recv[:0]
+	a.clear(me, p)
 	if k.rooted() {
 		a.root = uint32(root)
 	}
-	a.fold = nil
 	if op != nil {
 		o := op()
 		if o.combine == nil {
@@ -51,7 +57,6 @@ func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, rec
 		}
 		a.op, a.inOrder, a.fold = o.code, o.inOrder, foldOf(&o, e.kind)
 	}
-	a.bufs = append(a.bufs[:0], nil)
 	a.send, a.bufs = addBlocks(a.send, a.bufs, send)
 	a.recv, a.bufs = addBlocks(a.recv, a.bufs, recv)
 	for i := range recv.p { // the schedule copies nothing within memory that has one name
@@ -105,9 +110,7 @@ func listed[T any](list [][]T) blocks[T] { return blocks[T]{p: len(list), list: 
 func StartBarrier(t *Team) *Request {
 	o := t.t.unused()
 	o.problem.call = call{kind: kindBarrier}
-	o.rank, o.team, o.inOrder, o.meet = t.Rank(), t.Size(), false, false
-	o.send, o.recv = o.send[:0], o.recv[:0]
-	o.bufs, o.fold = append(o.bufs[:0], nil), nil
+	o.clear(t.Rank(), t.Size())
 	return t.start(o)
 }
 
