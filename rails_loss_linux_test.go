@@ -40,10 +40,11 @@ func cutSockets(net byte, how int) (n int) {
 }
 
 // lossy opens two ranks over tcp with one rail besides rail 0, whose addresses have that second byte.
-func lossy(t *testing.T, net byte) []*Engine {
+// Vectors go in that way.
+func lossy(t *testing.T, net byte, way Pieces) []*Engine {
 	es := openWith(t, 2, "tcp", func(c *Config) {
 		last := byte(c.Job.Rank + 1)
-		c.Bind = netip.AddrFrom4([4]byte{127, net, 0, last})
+		c.Pieces, c.Bind = way, netip.AddrFrom4([4]byte{127, net, 0, last})
 		c.Rails = fmt.Sprintf("127.%d.1.%d", net+1, last)
 	})
 	connectRails(t, es)
@@ -94,13 +95,9 @@ func TestScriptsAcrossLosses(t *testing.T) {
 	for i, way := range []Pieces{PiecesChain, PiecesGroup} {
 		t.Run(string(way), func(t *testing.T) {
 			t.Parallel()
-			es := openWith(t, 2, "tcp", func(c *Config) {
-				last := byte(c.Job.Rank + 1)
-				c.Pieces, c.Bind = way, netip.AddrFrom4([4]byte{127, byte(90 + 2*i), 0, last})
-				c.Rails = fmt.Sprintf("127.%d.1.%d", 91+2*i, last)
-			})
-			connectRails(t, es)
-			losing(t, es, byte(90+2*i), func() { runScripts(t, es) })
+			net := byte(90 + 2*i)
+			es := lossy(t, net, way)
+			losing(t, es, net, func() { runScripts(t, es) })
 		})
 	}
 }
@@ -109,7 +106,7 @@ func TestScriptsAcrossLosses(t *testing.T) {
 // although rail 0 is lost again and again.
 func TestMessagesAcrossLosses(t *testing.T) {
 	const net, most, turns = 94, 1 << 20, 300
-	es := lossy(t, net)
+	es := lossy(t, net, PiecesAuto)
 	ctx := testutil.Context(t, testutil.Limit)
 	losing(t, es, net, func() {
 		var g errgroup.Group
@@ -161,7 +158,7 @@ func TestMessagesAcrossLosses(t *testing.T) {
 func TestLeavingAcrossLosses(t *testing.T) {
 	const net = 96
 	for _, last := range []int{unix.SHUT_RDWR, -1} {
-		es := lossy(t, net)
+		es := lossy(t, net, PiecesAuto)
 		ctx := testutil.Context(t, testutil.Limit)
 		require.Positive(t, cutSockets(net, unix.SHUT_RDWR))
 		buf := make([]byte, 16)

@@ -16,7 +16,7 @@ import (
 )
 
 // An endpoint whose connection is lost continues on another one, if both sides are configured so
-// (Config.Paths). The side that notices closes its connections and says what it has done, its tally;
+// (Config.Resume). The side that notices closes its connections and says what it has done, its tally;
 // the other side does the same when it notices, or when the new connection reaches it. Nothing that
 // was in flight is executed after that, because the sockets are closed before the tallies are
 // made. Then each side continues behind what the other one has done:

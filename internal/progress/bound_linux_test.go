@@ -19,24 +19,14 @@ func TestStartOn(t *testing.T) {
 	a, _ := pair(t, sim.Options{Caps: sim.CapsLike("tcp")})
 	cpus := cpu.Allowed().CPUs()
 	last := cpu.Of(cpus[len(cpus)-1])
-	e, err := New([]fabric.Link{a.link}, a, cpu.Default(), cpu.NoHome)
-	require.NoError(t, err)
-	require.NoError(t, a.eng.Close()) // e takes over
-	a.eng = e
+	e := takeOver(t, a)
 	require.NoError(t, StartOn(e, last))
 	on := make(chan cpu.Set, 1)
 	e.Outside(func() { on <- cpu.Thread() })
 	require.Equal(t, last.String(), (<-on).String())
 	testutil.Eventually(t, testutil.Limit, func() bool { return e.rest.Load() == asleep }, "progress goroutine asleep")
 	require.NoError(t, a.write(testutil.Context(t, testutil.Limit), &op{off: 8}))
-	ops := make([]op, 50)
-	for i := range ops { // for the progress goroutine alone to complete
-		a.push(&ops[i])
-	}
-	e.Kick()
-	for i := range ops {
-		testutil.Eventually(t, testutil.Limit, ops[i].Done, "completed by the progress goroutine")
-	}
+	a.leave(t)
 	require.NoError(t, e.Close())
 }
 

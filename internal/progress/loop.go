@@ -60,7 +60,7 @@ type loop struct {
 	slice  time.Duration
 	acc    drivers
 	asleep bool      // the links are armed
-	until  time.Time // end of the sleep, zero if without limit
+	until  time.Time // end of the sleep
 }
 
 // run is the progress goroutine. A panic of the protocol ends the process: no deferred

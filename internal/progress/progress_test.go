@@ -142,6 +142,27 @@ func pair(t testing.TB, o sim.Options) (a, b *side) {
 	return a, b
 }
 
+// takeOver returns another engine for s, which has not been started, in place of its own.
+func takeOver(t *testing.T, s *side) *Engine {
+	e, err := New([]fabric.Link{s.link}, s, cpu.Default(), cpu.NoHome)
+	require.NoError(t, err)
+	require.NoError(t, s.eng.Close())
+	s.eng = e
+	return e
+}
+
+// leave posts writes that nobody waits for: the progress goroutine alone completes them.
+func (s *side) leave(t *testing.T) {
+	ops := make([]op, 50)
+	for i := range ops {
+		s.push(&ops[i])
+	}
+	s.eng.Kick()
+	for i := range ops {
+		testutil.Eventually(t, testutil.Limit, ops[i].Done, "completed by the progress goroutine")
+	}
+}
+
 func (s *side) write(ctx context.Context, o *op) error {
 	s.push(o)
 	s.eng.Kick()

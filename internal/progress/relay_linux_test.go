@@ -13,7 +13,6 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/internal/cpu"
-	"github.com/seed33544411/rma/internal/event"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -36,18 +35,13 @@ func twoPs(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(was) })
 }
 
-// relayed is an engine without links and with a relay, which sleeps on ev.
+// relayed is an engine with a relay, on a link where nothing happens.
 func relayed(t *testing.T, p Protocol) (*Engine, *idle) {
-	ev, err := event.New()
-	require.NoError(t, err)
-	l := &idle{ev: ev, armed: make(chan int64, 1)}
+	l := newIdle(t, 1)
 	e, err := New([]fabric.Link{l}, p, cpu.Default(), cpu.NoHome)
 	require.NoError(t, err)
 	e.Start(true)
-	t.Cleanup(func() {
-		require.NoError(t, e.Close())
-		require.NoError(t, ev.Close())
-	})
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e, l
 }
 
@@ -164,23 +158,13 @@ func TestRelayTakesTurns(t *testing.T) {
 func TestOperationsDuringARelay(t *testing.T) {
 	twoPs(t)
 	a, _ := pair(t, sim.Options{Caps: sim.CapsLike("tcp")})
-	e, err := New([]fabric.Link{a.link}, a, cpu.Default(), cpu.NoHome)
-	require.NoError(t, err)
-	require.NoError(t, a.eng.Close()) // e takes over
-	a.eng = e
+	e := takeOver(t, a)
 	e.Start(true)
 	defer func() { require.NoError(t, e.Close()) }()
 	defer compute(4)()
 	begins(t, e)
 	for range 20 {
-		ops := make([]op, 50)
-		for i := range ops { // for the progress goroutine alone to complete
-			a.push(&ops[i])
-		}
-		e.Kick()
-		for i := range ops {
-			testutil.Eventually(t, testutil.Limit, ops[i].Done, "completed by the progress goroutine")
-		}
+		a.leave(t)
 		require.NoError(t, a.write(testutil.Context(t, testutil.Limit), &op{off: 8}))
 	}
 }

@@ -24,6 +24,14 @@ type idle struct {
 	armed chan int64 // polls until Arm
 }
 
+// newIdle returns such a link, which tells of so many Arms that nobody has read of yet.
+func newIdle(t *testing.T, arms int) *idle {
+	ev, err := event.New()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ev.Close()) })
+	return &idle{ev: ev, armed: make(chan int64, arms)}
+}
+
 func (l *idle) Poll([]fabric.Completion) int { l.polls.Add(1); return 0 }
 func (l *idle) Name() string                 { return "idle" }
 func (l *idle) FD() int                      { return l.ev.FD() }
@@ -48,12 +56,9 @@ func (nothing) Complete(int, []fabric.Completion) {}
 // What has nothing to do sleeps after as many looks as its policy has, whatever the
 // clock says, and who waits and the progress goroutine do not spin one after the other.
 func TestPatienceBoundsPolls(t *testing.T) {
-	ev, err := event.New()
-	require.NoError(t, err)
-	defer ev.Close()
 	p := cpu.SpinPolicy{Polls: 20, Pauses: 10, Yields: 7}
 	const looks = 20 + 10 + 7
-	l := &idle{ev: ev, armed: make(chan int64, 1)}
+	l := newIdle(t, 1)
 	e, err := New([]fabric.Link{l}, nothing{}, p, cpu.NoHome)
 	require.NoError(t, err)
 	e.Start(false)
@@ -81,7 +86,7 @@ func TestPatienceBoundsPolls(t *testing.T) {
 
 // server is an idle link whose Poll executes a request of a peer every few polls.
 type server struct {
-	idle
+	*idle
 	every, requests int64
 	all             chan struct{} // closed after so many requests
 }
@@ -101,12 +106,9 @@ func (l *server) Served() uint32 {
 // A target whose engine executes requests of a peer neither sleeps nor yields between them:
 // requests cause no completion there.
 func TestRequestsOfPeersKeepAwake(t *testing.T) {
-	ev, err := event.New()
-	require.NoError(t, err)
-	defer ev.Close()
 	p := cpu.SpinPolicy{Polls: 20, Pauses: 10, Yields: 7}
 	const looks, every, requests = 20 + 10 + 7, 10, 1000
-	l := &server{idle{ev: ev, armed: make(chan int64, requests)}, every, requests, make(chan struct{})}
+	l := &server{newIdle(t, requests), every, requests, make(chan struct{})}
 	e, err := New([]fabric.Link{l}, nothing{}, p, cpu.NoHome)
 	require.NoError(t, err)
 	e.Start(false)
