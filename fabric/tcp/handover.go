@@ -15,7 +15,7 @@ func use(e *endpoint, socks []socket, p path) {
 func enter(l *link, e *endpoint) {
 	l.mu.Lock()
 	l.joined = append(l.joined, e)
-	l.waking.Set() // FD is readable; before fresh: adopt clears the wake-up, and would miss a later one
+	l.waking.Set() // FD is readable
 	l.fresh.Add(1)
 	l.mu.Unlock()
 	select {
@@ -29,6 +29,6 @@ func recall(l *link, e *endpoint) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.resumed = append(l.resumed, e)
-	l.waking.Set() // before fresh, as in enter
+	l.waking.Set()
 	l.fresh.Add(1)
 }

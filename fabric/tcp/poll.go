@@ -135,10 +135,12 @@ func (l *link) unwatch() {
 // adopt adds newly connected endpoints to the owner's lists.
 // Setup path.
 func (l *link) adopt() {
-	l.waking.Clear()
-	resumeAll(l)
+	resumeAll(l) // what it resumes enters, and is adopted below
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.resumed) == 0 {
+		l.waking.Clear() // not before resumeAll, which sets it
+	}
 	for _, e := range l.joined {
 		if e.adopted || !e.sock.open() {
 			continue

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/fabrictest"
+	"github.com/seed33544411/rma/internal/event"
 )
 
 var resumes = Config{Resume: true, Paths: []netip.Addr{netip.MustParseAddr("127.0.0.2")}}
@@ -135,6 +136,27 @@ func TestResumesOverAnotherPath(t *testing.T) {
 		require.NoError(t, why)
 		require.Positive(t, n)
 		require.Contains(t, h.got, fabric.Completion{EP: h.ep.id, Op: fabric.OpPath})
+	}
+}
+
+// A link whose endpoint has continued on another connection sleeps as before.
+func TestResumedLinkSleeps(t *testing.T) {
+	a, b := dialler(pair(t, resumes, 4096))
+	write(t, a, b, 100)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 10 {
+		require.Equal(t, 1, cut(a.l, rng))
+		write(t, a, b, 100)
+		write(t, b, a, 100)
+		for _, h := range []*host{a, b} {
+			until(t, "nothing to do", func() bool {
+				sleeps, err := h.l.Arm()
+				require.NoError(t, err)
+				woken, err := event.Wait(h.l.FD(), 0)
+				require.NoError(t, err)
+				return sleeps && !woken
+			}, a, b)
+		}
 	}
 }
 
