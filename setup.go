@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/trace"
 	"slices"
 
@@ -91,7 +92,7 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 	for rank, p := range e.peers {
 		p.conn = dialer.Connector(rank)
 	}
-	if err := startProgress(e.prog); err != nil {
+	if err := startProgress(e); err != nil {
 		return err
 	}
 	e.opened.add(func() error { e.tasks.End(); return nil }) // ends first, so that no new connection comes up
@@ -116,18 +117,20 @@ const (
 	envExtraP      = "RMA_EXTRA_P"      // whether that goroutine may have a P of its own
 )
 
-// startProgress starts the progress goroutine as the environment says.
-func startProgress(p *progress.Engine) error {
+// startProgress starts the progress goroutine as the environment says. A rank that has one P and shares
+// its processor with others keeps to it: a second one takes the processor from those.
+func startProgress(e *Engine) error {
 	v, err := settings.Environment()
 	switch {
 	case err != nil:
 		return err
 	case v.Text(envProgressCPU) == "":
 		extra, _ := v.Switch(envExtraP)
-		p.Start(extra)
+		load, _ := e.bringup.Load(e.Rank())
+		e.prog.Start(extra && (load <= cpu.OneEach || runtime.GOMAXPROCS(0) > 1))
 		return nil
 	}
-	if err := progress.StartOn(p, cpu.Of(int(v.Int(envProgressCPU)))); err != nil {
+	if err := progress.StartOn(e.prog, cpu.Of(int(v.Int(envProgressCPU)))); err != nil {
 		return fmt.Errorf("%s: %w", envProgressCPU, err)
 	}
 	return nil

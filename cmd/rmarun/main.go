@@ -139,9 +139,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			spec.Path, spec.Args = args[0], args[1:]
 			vars, _ := settings.Environment() // the ranks report invalid values, for which rmarun has no use
 			vars.WarnUnknown(stderr, "rmarun")
-			if text := launch.OneP(spec.N); text != "" {
-				fmt.Fprintf(stderr, "rmarun: warning: %s\n", text)
-			}
 			said := false
 			spec.Say = func(text string) {
 				said = true

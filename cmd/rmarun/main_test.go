@@ -18,7 +18,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/settings"
 	"github.com/seed33544411/rma/internal/testutil"
 )
@@ -133,18 +132,6 @@ func TestUnknownVariables(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err)
 	require.Equal(t, "rmarun: warning: "+slip+": unknown variable: did you mean RMA_FABRIC?\n", string(out))
-}
-
-func TestWarningOfOneP(t *testing.T) {
-	t.Parallel()
-	if cpu.Allowed().Len() < 2 {
-		t.Skip("one processor")
-	}
-	cmd := command(t, "-n", "2", "true")
-	cmd.Env = append(cmd.Env, "GOMAXPROCS=1")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err)
-	require.Regexp(t, "^rmarun: warning: GOMAXPROCS=1: .*set it to 2 or more.*\n$", string(out))
 }
 
 // withMessages runs rmarun with a file "said" in the directory of the ranks, to which its

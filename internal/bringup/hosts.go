@@ -57,33 +57,6 @@ func (l *Links) spareP() {
 	l.Log.Debug("rma: GOMAXPROCS raised", "from", 1, "to", 2)
 }
 
-// warnOneP logs once in the job, on the lowest of the ranks concerned, that the engine of a
-// rank has to share its only P with the application although the rank has a processor to
-// itself. On a processor that ranks share a second P gains nothing.
-func (l *Links) warnOneP() {
-	concerned := func(rank int) bool {
-		if !l.hosts[rank].OneP {
-			return false
-		}
-		load, _ := l.Load(rank)
-		return load <= cpu.OneEach
-	}
-	me := l.job.Rank()
-	if len(l.hosts) == 1 || !concerned(me) {
-		return
-	}
-	ranks := 0
-	for r, o := range l.hosts {
-		if r < me && concerned(r) {
-			return
-		}
-		if o.OneP {
-			ranks++
-		}
-	}
-	l.Log.Warn("rma: GOMAXPROCS is 1", "ranks", ranks, "fix", "GOMAXPROCS=2 in the environment of the ranks, so that the engine can run while a goroutine computes")
-}
-
 // spin overrides the chosen policy by the configured values.
 func (c *Config) spin(p cpu.SpinPolicy) cpu.SpinPolicy {
 	if c.Spin != 0 {

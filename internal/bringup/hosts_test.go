@@ -1,9 +1,6 @@
 package bringup
 
 import (
-	"fmt"
-	"log/slog"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,39 +62,5 @@ func TestLoad(t *testing.T) {
 		load, cpus := l.Load(rank)
 		require.InDelta(t, want.load, load, 1e-9, "rank %d", rank)
 		require.Equal(t, want.cpus, cpus, "rank %d", rank)
-	}
-}
-
-// Of ranks with one P and a processor to themselves the lowest logs a warning, and no other
-// rank does.
-func TestWarningOfOneP(t *testing.T) {
-	own := func(no int, oneP bool) links.Offer {
-		return links.Offer{Host: "h", CPUs: cpu.Of(no), OneP: oneP}
-	}
-	for name, c := range map[string]struct {
-		hosts []links.Offer
-		want  int // the rank that warns; -1: none
-		ranks int
-	}{
-		"all":                 {[]links.Offer{own(0, true), own(1, true), own(2, true)}, 0, 3},
-		"not the first":       {[]links.Offer{own(0, false), own(1, true), own(2, true)}, 1, 2},
-		"none":                {[]links.Offer{own(0, false), own(1, false)}, -1, 0},
-		"a shared processor":  {[]links.Offer{own(0, true), own(0, true)}, -1, 0},
-		"beside a shared one": {[]links.Offer{own(0, true), own(0, true), own(1, true)}, 2, 3},
-		"alone":               {[]links.Offer{own(0, true)}, -1, 0},
-	} {
-		warned := -1
-		for me := range c.hosts {
-			var log strings.Builder
-			l := &Links{job: onRank{rank: me}, hosts: c.hosts}
-			l.Log = slog.New(slog.NewTextHandler(&log, nil))
-			l.warnOneP()
-			if log.Len() > 0 {
-				require.Equal(t, -1, warned, "%s: once", name)
-				require.Contains(t, log.String(), fmt.Sprintf(`level=WARN msg="rma: GOMAXPROCS is 1" ranks=%d fix="GOMAXPROCS=2 `, c.ranks), name)
-				warned = me
-			}
-		}
-		require.Equal(t, c.want, warned, name)
 	}
 }

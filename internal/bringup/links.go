@@ -94,7 +94,6 @@ func Open(ctx context.Context, job Job, cfg Config) (l *Links, err error) {
 		return l, err
 	}
 	l.spareP()
-	l.warnOneP()
 	oneHost := !slices.ContainsFunc(l.hosts, func(o links.Offer) bool { return o.Host != l.hosts[0].Host })
 	l.Options.Reachable(oneHost, job.LocalAddr())
 	names := links.Names()

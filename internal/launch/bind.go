@@ -103,12 +103,3 @@ func bindEnviron(b *topo.Binding, progress bool) []string {
 	}
 	return env
 }
-
-// OneP returns a warning for the user if n ranks, each of which can have a processor of this
-// process to itself, get GOMAXPROCS=1 from the environment; otherwise "".
-func OneP(n int) string {
-	if os.Getenv(envProcs) != "1" || n < 2 || n > usable().Len() {
-		return ""
-	}
-	return envProcs + "=1: the engine of a rank cannot run while a goroutine computes; set it to 2 or more, or leave it unset"
-}

@@ -151,13 +151,3 @@ func TestWriteBindings(t *testing.T) {
 	require.NoError(t, WriteBindings(&b, nil, nil))
 	require.Equal(t, fmt.Sprintf("ranks are not bound: each may run on processors %v\n", cpu.Allowed()), b.String())
 }
-
-func TestOneP(t *testing.T) {
-	n := cpu.Allowed().Len()
-	for procs, warns := range map[string]bool{"": false, "1": n > 1, "2": false} {
-		t.Setenv(envProcs, procs)
-		require.Equal(t, warns, OneP(n) != "", procs)
-		require.Empty(t, OneP(1), "no peers")
-		require.Empty(t, OneP(n+1), "ranks share processors: a second P gains nothing")
-	}
-}

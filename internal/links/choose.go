@@ -28,12 +28,11 @@ type Offer struct {
 	Links []string // links that it has open
 	// CPUs are the processors that the rank may use; empty if unknown.
 	CPUs cpu.Set
-	OneP bool // its GOMAXPROCS is 1 because its user set it so
 }
 
 // NewOffer returns the offer of this process, with the given links open.
 func NewOffer(open []string) Offer {
-	return Offer{Host: HostID(), Links: open, CPUs: cpu.Allowed(), OneP: runtime.GOMAXPROCS(0) == 1 && !OneByDefault()}
+	return Offer{Host: HostID(), Links: open, CPUs: cpu.Allowed()}
 }
 
 // On returns the offer of a process that is told to count as one of another host, such that
@@ -68,25 +67,18 @@ func HostID() string {
 // they do not have.
 const cpusName = "cpus:"
 
-// onePName is the entry of a rank whose GOMAXPROCS was set to 1.
-const onePName = "procs:1"
-
 // Append appends the marshalled offer: host, 0, names separated by commas. A list of
 // processors that is too long is omitted.
 func (o Offer) Append(b []byte) []byte {
 	start := len(b)
 	b = append(b, o.Host...)
 	b = append(b, 0)
-	names := o.Links
-	if o.OneP {
-		names = append(slices.Clip(names), onePName)
-	}
-	b = append(b, strings.Join(names, ",")...)
+	b = append(b, strings.Join(o.Links, ",")...)
 	cpus := strings.ReplaceAll(o.CPUs.String(), ",", "+")
 	if cpus == "" || len(b)-start+1+len(cpusName)+len(cpus) > MaxOffer {
 		return b
 	}
-	if len(names) > 0 {
+	if len(o.Links) > 0 {
 		b = append(b, ',')
 	}
 	return append(append(b, cpusName...), cpus...)
@@ -107,8 +99,6 @@ func ParseOffer(b []byte) (Offer, error) {
 			if o.CPUs, err = cpu.ParseSet(strings.ReplaceAll(list, "+", ",")); err != nil {
 				return Offer{}, fmt.Errorf("%w: %w", ErrBadOffer, err)
 			}
-		case name == onePName:
-			o.OneP = true
 		case name != "":
 			o.Links = append(o.Links, name)
 		}

@@ -174,16 +174,11 @@ func (r *relay) lengthen() {
 // look looks at the load, and begins or ends the relay. It reports whether the next look should
 // follow soon.
 func (r *relay) look() (soon bool) {
-	n := runtime.GOMAXPROCS(0)
-	on := r.on.Load()
-	if on {
-		n-- // the one more
-	}
-	standing := int(r.baton.Load() & standsBy) // 1 if a successor is runnable
-	now := cpu.Ticks()
-	if !r.allowed || n < 2 && !on {
+	if !r.allowed {
 		return false
 	}
+	on := r.on.Load()
+	now := cpu.Ticks()
 	if cpu.Duration(now-r.looked) < lookEvery {
 		return on || r.looks > 0
 	}
@@ -192,6 +187,11 @@ func (r *relay) look() (soon bool) {
 		r.leave()
 		return true
 	}
+	n := runtime.GOMAXPROCS(0)
+	if on {
+		n-- // the one more
+	}
+	standing := int(r.baton.Load() & standsBy) // 1 if a successor is runnable
 	if r.crowded(n+standing) == on {
 		r.looks = max(r.looks-1, 0)
 		r.late = r.late && r.looks > 0

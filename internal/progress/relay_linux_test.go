@@ -90,30 +90,41 @@ func TestRelayFollowsTheLoad(t *testing.T) {
 // GOMAXPROCS that the application sets during the relay ends it, and is kept: the goroutine must not
 // sleep on a P that the application counts on.
 func TestRelayKeepsWhatTheApplicationSets(t *testing.T) {
-	for _, n := range []int{1, 4} {
-		twoPs(t)
-		e, _ := relayed(t, nothing{})
-		end := compute(2)
-		begins(t, e)
-		runtime.GOMAXPROCS(n)
-		until(t, func() bool { return !e.relay.on.Load() }, "end of the relay")
-		require.Equal(t, n, runtime.GOMAXPROCS(0))
-		end()
-		require.NoError(t, e.Close())
+	twoPs(t)
+	e, _ := relayed(t, nothing{})
+	defer compute(2)()
+	begins(t, e)
+	runtime.GOMAXPROCS(4)
+	until(t, func() bool { return !e.relay.on.Load() }, "end of the relay")
+	require.Equal(t, 4, runtime.GOMAXPROCS(0))
+}
+
+// A process with one P gets another one as well.
+func TestRelayBesideOneP(t *testing.T) {
+	twoPs(t)
+	runtime.GOMAXPROCS(1)
+	e, _ := relayed(t, nothing{})
+	defer compute(1)()
+	begins(t, e)
+	require.Equal(t, 2, runtime.GOMAXPROCS(0))
+	for range 20 {
+		roundTrip(e)
 	}
 }
 
-// One P that the application has asked for stays one.
+// No P is added where that is not allowed.
 func TestNoRelay(t *testing.T) {
 	twoPs(t)
-	runtime.GOMAXPROCS(1)
-	one, _ := relayed(t, nothing{})
-	defer compute(2)()
+	e, err := New([]fabric.Link{newIdle(t, 1)}, nothing{}, cpu.Default(), cpu.NoHome)
+	require.NoError(t, err)
+	e.Start(false)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	defer compute(4)()
 	for range 20 {
-		roundTrip(one)
+		roundTrip(e)
 	}
-	require.False(t, one.relay.on.Load())
-	require.Equal(t, 1, runtime.GOMAXPROCS(0))
+	require.False(t, e.relay.on.Load())
+	require.Equal(t, 2, runtime.GOMAXPROCS(0))
 }
 
 // stepped records the goroutines that call Step.
