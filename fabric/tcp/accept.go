@@ -116,45 +116,56 @@ func (l *link) accept(ctx context.Context, ln net.Listener) {
 func (l *link) greet(s *stranger) {
 	defer l.wg.Done()
 	in := arrival{conn: s.conn}
-	e, err := l.prove(s, &in)
+	e, end, err := l.prove(s, &in)
 	if !l.pending.remove(s) {
 		return // already closed, by closeAll or to make room
 	}
-	if err != nil || e == nil || !e.offer(in) {
-		_ = s.conn.Close()
+	if err == nil && e != nil && e.offer(in) {
+		return
 	}
+	if err == nil && end != nil {
+		end.tell(&in)
+	}
+	_ = s.conn.Close()
 }
 
 // prove checks the stranger's proof. A stranger that names no endpoint of this link is
-// asked for the same proof, so that it cannot find out which endpoints exist.
-func (l *link) prove(s *stranger, in *arrival) (*endpoint, error) {
+// asked for the same proof, so that it cannot find out which endpoints exist, or have ended.
+func (l *link) prove(s *stranger, in *arrival) (e *endpoint, end *ended, err error) {
 	c, t := s.conn, &in.said
 	_ = c.SetDeadline(time.Now().Add(l.cfg.HandshakeTimeout))
 	if _, err := io.ReadFull(c, t.next(helloSize)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := in.h.parse(t.said[:]); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l.mu.Lock()
-	e := l.byNonce[in.h.to]
+	if e = l.byNonce[in.h.to]; e == nil {
+		end = endedAs(l, in.h.to, time.Now())
+	}
 	l.mu.Unlock()
 	key := l.nobody
-	if e != nil {
+	switch {
+	case e != nil:
 		key = e.token
+	case end != nil:
+		key = end.token
+	}
+	if e != nil || end != nil {
 		l.pending.named(s)
 	}
 	challenge := newChallenge()
 	if _, err := c.Write(t.add(challenge[:])); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := io.ReadFull(c, t.next(proofSize)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !t.signed(&key, purposeProof) {
-		return nil, errNotPeer
+		return nil, nil, errNotPeer
 	}
-	return e, nil
+	return e, end, nil
 }
 
 // add adds c. If there are too many strangers, the oldest one whose time has passed is

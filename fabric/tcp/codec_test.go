@@ -188,6 +188,16 @@ func TestAnswer(t *testing.T) {
 	for n := range b {
 		require.ErrorIs(t, got.parse(b[:n], &h), errNotHello)
 	}
+	for _, e := range []end{endClosed, end(fabric.StatusRemoteAccess)} {
+		want.end = e
+		require.NoError(t, got.parse(want.append(nil), &h))
+		require.Equal(t, want, got)
+		require.Equal(t, byte(e), want.append(nil)[6])
+	}
+	for what, bad := range map[string]answer{"unknown": {end: 2}, "no refusal": {end: end(fabric.StatusPeerGone)}} {
+		bad.crypt, bad.attempt = CryptAuth, h.attempt
+		require.ErrorIs(t, got.parse(bad.append(nil), &h), errNotHello, what)
+	}
 	for what, bad := range map[string]answer{"another attempt": {attempt: 5}, "does not resume": {}} {
 		bad.crypt = CryptAuth
 		require.ErrorIs(t, got.parse(bad.append(nil), &h), errNotHello, what)
@@ -195,6 +205,7 @@ func TestAnswer(t *testing.T) {
 	h.attempt = firstAttempt
 	require.NoError(t, got.parse((&answer{crypt: CryptAuth}).append(nil), &h), "it does not resume")
 	require.ErrorIs(t, got.parse((&answer{crypt: CryptAuth, attempt: 1, tally: goodTally}).append(nil), &h), errNotHello)
+	require.ErrorIs(t, got.parse((&answer{crypt: CryptAuth, attempt: 1, end: endClosed}).append(nil), &h), errNotHello, "an end before the first connection")
 	h.attempt, h.lane = 2, 1
 	require.ErrorIs(t, got.parse((&answer{crypt: CryptAuth, attempt: 2, tally: goodTally}).append(nil), &h), errNotHello, "of a lane")
 }

@@ -25,7 +25,7 @@ func (e *endpoint) offer(in arrival) bool {
 	case epIdle, epConnecting:
 		return in.h.attempt <= firstAttempt && e.park(in)
 	case epUp:
-		if !e.resumes || in.h.from != e.peer.nonce || in.h.lane == 0 && in.h.attempt <= max(last, firstAttempt) || in.h.lane > 0 && in.h.attempt != last || !e.park(in) {
+		if !e.resumes || e.dials() || in.h.attempt == inquiry || in.h.from != e.peer.nonce || in.h.lane == 0 && in.h.attempt <= max(last, firstAttempt) || in.h.lane > 0 && in.h.attempt != last || !e.park(in) {
 			return false
 		}
 		if in.h.lane == 0 {
@@ -35,6 +35,9 @@ func (e *endpoint) offer(in arrival) bool {
 	}
 	return false
 }
+
+// dials reports whether this side makes the connections. It has had one.
+func (e *endpoint) dials() bool { return e.nonce < e.peer.nonce }
 
 // Address implements fabric.Endpoint.
 func (e *endpoint) Address() []byte {

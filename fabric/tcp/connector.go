@@ -108,12 +108,16 @@ func (co *connector) dialHosts(ctx context.Context, a *address, first hello, att
 			hctx, cancel = context.WithTimeout(ctx, time.Until(dl)/time.Duration(len(a.hosts)-i))
 		}
 		to := netip.AddrPortFrom(host, a.port)
-		if first.attempt > firstAttempt {
+		if first.attempt > firstAttempt && first.attempt != inquiry {
 			first.attempt = max(co.attempt.Load(), firstAttempt) + 1
 			co.attempt.Store(first.attempt)
 		}
 		c, ans, err := co.dialOne(hctx, to, a, first, attempt)
 		cancel()
+		if err == nil && ans.end != 0 {
+			_ = c.conn.Close()
+			return joint{err: &endedError{ans.end, ans.tally}}
+		}
 		if err == nil {
 			var lanes []agreed
 			if lanes, err = co.dialLanes(ctx, to, a, ans, attempt); err == nil {

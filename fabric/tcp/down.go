@@ -15,10 +15,18 @@ import (
 // then has no socket.
 // Setup path.
 func (e *endpoint) failed(f *failure) bool {
-	if f != nil && e.goDown(f.cause) {
-		e.req.flush(f.status)
+	if f == nil {
+		return !e.sock.open()
+	}
+	first, cause := f.status, f.cause
+	if !e.drainEnd.IsZero() { // the peer has received the refusal, or has had time to
+		f, first, cause = &failure{status: e.resp.status}, fabric.StatusFlushed, &refusedError{e.resp.status}
+	}
+	if e.goDown(cause) {
+		e.req.flush(first)
 		e.comps.down(f.status)
 		e.hangUp()
+		bury(e)
 	}
 	return !e.sock.open()
 }
@@ -48,6 +56,17 @@ func (r *refusedError) Error() string {
 }
 
 func (r *refusedError) Unwrap() error { return r.status.Err() }
+
+// refusing waits for the peer's reaction to a refusal that has been sent, on an endpoint that resumes:
+// the peer ends the connection. If it is lost instead, the refusal is sent again on the next.
+func refusing(e *endpoint) {
+	switch {
+	case e.drainEnd.IsZero():
+		e.drainEnd = time.Now().Add(e.peerTimeout)
+	case time.Now().After(e.drainEnd):
+		e.failed(&failure{})
+	}
+}
 
 // endRefusal follows a refusal in flight: this side goes down as well, but the socket stays
 // open and its data is discarded until the peer has hung up, because closing it with unread
@@ -131,8 +150,8 @@ func (e *endpoint) release() {
 	}
 	_ = offheap.Free(e.mem, offheap.Staging)
 	e.mem, e.in.buf, e.out.stage, e.req.inline = nil, nil, nil, nil
+	bury(e)
 	e.l.mu.Lock()
 	delete(e.l.all, e)
-	delete(e.l.byNonce, e.nonce)
 	e.l.mu.Unlock()
 }

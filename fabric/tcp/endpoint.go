@@ -142,9 +142,6 @@ func (e *endpoint) Close() error {
 	if cancel != nil {
 		cancel()
 	}
-	e.l.mu.Lock()
-	delete(e.l.byNonce, e.nonce)
-	e.l.mu.Unlock()
 	e.dropParked()
 	if was == epUp {
 		e.resp.refused = true // send no more requests

@@ -11,6 +11,10 @@ import (
 
 var errHungUp = fmt.Errorf("tcp: %w: connection closed by the other side", fabric.ErrPeerGone)
 
+// errAnswerLost says that the answer to a read was lost with its connection, and cannot be requested
+// again because the peer has refused a later request.
+var errAnswerLost = fmt.Errorf("tcp: %w: an answer was lost, and the other side answers no more", fabric.ErrPeerGone)
+
 // Violations of the protocol that header.parse does not detect.
 var (
 	errBadAck       = errors.New("acknowledges requests that were not sent")
@@ -31,6 +35,15 @@ type failure struct {
 	cause  error
 	lost   bool // only the connection has failed: the endpoint may continue on another one
 }
+
+// endedError says that the peer's endpoint has ended, and how far it had come.
+type endedError struct {
+	end
+	tally
+}
+
+func (e *endedError) Error() string { return errHungUp.Error() }
+func (e *endedError) Unwrap() error { return errHungUp }
 
 // malformed returns the failure of a connection whose peer violates the protocol.
 func malformed(why error) *failure {

@@ -7,6 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+
+	"github.com/seed33544411/rma/fabric"
 )
 
 // The handshake makes one connection of two endpoints that know each other's
@@ -17,7 +20,7 @@ import (
 //	           48 attempt (4)  52 tally (12)
 //	challenge  16 random bytes of the side that was dialled
 //	proof      HMAC-SHA256 of hello and challenge
-//	answer     0 reads (4)  4 lanes (1)  5 crypt (1)  6 zero (2)  8 attempt (4)  12 tally (12)
+//	answer     0 reads (4)  4 lanes (1)  5 crypt (1)  6 end (1)  7 zero (1)  8 attempt (4)  12 tally (12)
 //	           24 HMAC-SHA256 (32) of hello, challenge, proof and the first 24 bytes of the answer
 //
 // The key of the proof is the token in the address of the endpoint that is dialled, that of
@@ -32,7 +35,8 @@ import (
 // attempt is 0 if the sender does not resume a lost connection. Otherwise the first connection of
 // two endpoints has 1, and each that is dialled in place of a lost one a larger number than all
 // before it. The answer contains the same number, or 0 if its sender does not resume. From 2 on, and
-// on lane 0, tally says what the sender has done; else it is zero.
+// on lane 0, tally says what the sender has done; else it is zero. In place of a lost connection the
+// answer may say that its sender's endpoint has ended: end is then not 0 (ended.go).
 const (
 	helloSize     = 64
 	challengeSize = 16
@@ -126,30 +130,53 @@ func (h *hello) parse(b []byte) error {
 	return nil
 }
 
+// end says in an answer how the endpoint of its sender has ended: 0 if it has not, endClosed, or the
+// fabric.Status with which it has refused a request, the one that follows those that are executed.
+type end uint8
+
+const endClosed end = 1
+
+// known reports whether x is one of the ends.
+func (x end) known() bool {
+	switch fabric.Status(x) {
+	case fabric.StatusRemoteAccess, fabric.StatusRemoteInvalid, fabric.StatusRemoteOp:
+		return true
+	}
+	return x <= endClosed
+}
+
+// inquiry is the attempt of a connection on which the side that does not dial asks whether the other
+// endpoint has ended. One that has not hangs up.
+const inquiry = math.MaxUint32
+
 // answer is the last message without its authentication.
 type answer struct {
 	reads   uint32
 	lanes   uint8
 	crypt   Crypt
+	end     end
 	attempt uint32
 	tally
 }
 
 func (a *answer) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, a.reads)
-	b = append(b, a.lanes, byte(a.crypt), 0, 0)
+	b = append(b, a.lanes, byte(a.crypt), byte(a.end), 0)
 	b = binary.LittleEndian.AppendUint32(b, a.attempt)
 	return a.tally.append(b)
 }
 
 // parse reads the answer to h.
 func (a *answer) parse(b []byte, h *hello) error {
-	if len(b) < answerFields || b[6]|b[7] != 0 {
+	if len(b) < answerFields || b[7] != 0 {
 		return errNotHello
 	}
-	a.reads, a.lanes, a.crypt = binary.LittleEndian.Uint32(b), b[4], Crypt(b[5])
+	a.reads, a.lanes, a.crypt, a.end = binary.LittleEndian.Uint32(b), b[4], Crypt(b[5]), end(b[6])
 	a.attempt = binary.LittleEndian.Uint32(b[8:])
 	if !a.tally.parse(b[12:], h.lane, a.attempt) || a.attempt != h.attempt && (a.attempt != 0 || h.attempt > firstAttempt) {
+		return errNotHello
+	}
+	if a.end != 0 && (h.lane != 0 || h.attempt <= firstAttempt || !a.end.known()) {
 		return errNotHello
 	}
 	if a.lanes > h.lanes || a.reads > maxPeerReads || !a.crypt.known() || a.crypt < h.crypt {

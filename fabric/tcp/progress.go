@@ -57,8 +57,12 @@ func (e *endpoint) progress() {
 	if empty && (e.lanes.err != nil || e.out.err != nil) && e.ended() {
 		return
 	}
-	if e.resp.refused && e.out.idle() && e.resp.replies.empty() {
-		e.endRefusal()
+	if e.resp.refused && e.out.idle() && e.resp.replies.empty() && e.lanes.idle() {
+		if e.resumes {
+			refusing(e)
+		} else {
+			e.endRefusal()
+		}
 	}
 }
 
@@ -81,7 +85,7 @@ func (e *endpoint) ended() bool {
 		return e.lost(f)
 	}
 	if e.out.err != nil {
-		return e.lost(&failure{fabric.StatusPeerGone, e.out.err, e.out.err != errRegionClosed})
+		return e.lost(&failure{fabric.StatusPeerGone, e.out.err, e.resumes || e.out.err != errRegionClosed})
 	}
 	return false
 }

@@ -63,6 +63,8 @@ type requester struct {
 	depth            uint32
 	head, sent, tail uint32
 	acked            uint32 // requests that the peer has executed
+	reached          uint32 // requests sent on connections that were lost
+	nak              header // a refusal that waits for payload on the lanes; op 0: none
 	pieces           pieces
 	inline           []byte // maxInline bytes per slot
 

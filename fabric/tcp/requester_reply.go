@@ -5,6 +5,7 @@ package tcp
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/seed33544411/rma/fabric"
 )
@@ -42,12 +43,35 @@ func (q *requester) onReply(h *header) *failure {
 	return nil
 }
 
-// onNak handles a refusal: requests before it are complete, and it fails.
+// onNak handles a refusal: requests before it are complete, but for reads whose payload is on the
+// lanes, and it fails.
 func (q *requester) onNak(h *header) *failure {
-	if q.head == q.sent || q.head != h.seq {
+	sent := q.sent
+	if int32(q.reached-sent) > 0 {
+		sent = q.reached // the refusal of one that was sent before a connection was lost
+	}
+	if q.nak.op != 0 || h.seq-q.head >= sent-q.head {
 		return malformed(errBadNak)
 	}
-	return &failure{status: h.status, cause: fmt.Errorf("tcp: %w", h.status.Err())}
+	for seq := q.head; seq != h.seq; seq++ {
+		switch s := q.slot(seq); {
+		case s.done || s.laned || s.op == fabric.OpWrite && int32(q.acked-seq) > 0:
+		case s.again || slices.Contains(q.again, seq):
+			return &failure{status: fabric.StatusPeerGone, cause: errAnswerLost}
+		default:
+			return malformed(errBadNak)
+		}
+	}
+	q.nak = *h
+	return q.refusal()
+}
+
+// refusal returns the failure of the refused request, if those before it are complete.
+func (q *requester) refusal() *failure {
+	if q.nak.op == 0 || q.head != q.nak.seq {
+		return nil
+	}
+	return &failure{status: q.nak.status, cause: fmt.Errorf("tcp: %w", q.nak.status.Err())}
 }
 
 // receive receives payload of the current reply into place.
@@ -134,5 +158,8 @@ func (q *requester) laneGot(seq, n uint32) *failure {
 	s.laned, s.done = false, true
 	q.laned--
 	q.lanes.arrived()
-	return q.retire()
+	if f := q.retire(); f != nil {
+		return f
+	}
+	return q.refusal()
 }

@@ -101,6 +101,7 @@ func (p *responder) putRead(d *reply, h *header) []byte {
 		// reply and those after it.
 		p.out.unroom(size - headerSize)
 		p.refused, p.status = true, fabric.StatusRemoteAccess
+		p.skew = p.replies.tail - (p.replies.head + 1)
 		p.replies.tail = p.replies.head + 1
 		h.op, h.status, h.n = opNak, fabric.StatusRemoteAccess, 0
 		return b

@@ -39,23 +39,19 @@ var errRecalled = fmt.Errorf("tcp: %w: the other side has lost the connection", 
 // Times in which a peer's address must answer when a connection is made again.
 const minRemake, maxRemake = 50 * time.Millisecond, time.Second
 
-// remakeTimes is the number of PeerTimeouts in which the side that dials must reach the other one: one
-// for paths that drop packets, and one for what is left.
-const remakeTimes = 2
-
 // Outages implements fabric.Resumer.
 func (s *session) Outages() (lost uint64, why error) { return s.outages, s.outage }
 
 // suspend closes the connections of e, which have failed, and has others made. It returns false if
 // e ends instead. The owner calls it.
 func suspend(e *endpoint, why error) bool {
-	if !e.resumes || e.resp.refused || e.state.Load() != epUp {
+	if !e.resumes || e.state.Load() != epUp {
 		return false
 	}
 	e.forget()
 	e.adopted = false
 	limit := remakeTimes * e.peerTimeout
-	if e.nonce > e.peer.nonce {
+	if !e.dials() {
 		limit += e.peerTimeout // in which the peer, which dials, may notice the loss
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -75,9 +71,8 @@ func suspend(e *endpoint, why error) bool {
 	e.in.restart()
 	e.resp.laned, e.turn = lanedWrite{}, false
 	e.comps.path()
-	mine := tally{executed: e.out.acks.executed, answered: e.req.rdHead, accepted: e.resp.replies.tail}
 	e.l.wg.Add(1)
-	go remake(ctx, cancel, e, mine)
+	go remake(ctx, cancel, e, tallyOf(e))
 	return true
 }
 
@@ -87,10 +82,10 @@ func remake(ctx context.Context, cancel context.CancelFunc, e *endpoint, mine ta
 	defer e.l.wg.Done()
 	defer cancel()
 	var j joint
-	if e.nonce < e.peer.nonce {
+	if e.dials() {
 		j = e.redial(ctx, &e.peer, mine)
 	} else {
-		j = e.await(ctx, &e.peer, answer{attempt: firstAttempt, tally: mine})
+		j = e.awaitOrEnd(ctx, &e.peer, answer{attempt: firstAttempt, tally: mine})
 	}
 	j.socks, j.path, j.err = e.takeSockets(j.conns, j.err)
 	e.mu.Lock()
@@ -103,12 +98,47 @@ func remake(ctx context.Context, cancel context.CancelFunc, e *endpoint, mine ta
 	recall(e.l, e)
 }
 
+// Pauses before the first inquiry, in which a peer that has noticed the loss dials, and between two.
+const minInquire, maxInquire = 10 * time.Millisecond, 200 * time.Millisecond
+
+// awaitOrEnd is await in place of a lost connection: it ends early if the peer's endpoint has ended.
+func (co *connector) awaitOrEnd(ctx context.Context, a *address, says answer) joint {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	co.l.wg.Go(func() {
+		if err := co.inquire(ctx, a); err != nil {
+			cancel(err)
+		}
+	})
+	j := co.await(ctx, a, says)
+	if why := context.Cause(ctx); j.err != nil && why != ctx.Err() {
+		j.err = why
+	}
+	return j
+}
+
+// inquire asks the peer again and again until ctx ends. It returns an error if the peer's endpoint
+// has ended: its answer, or that nothing listens at any of its addresses.
+func (co *connector) inquire(ctx context.Context, a *address) error {
+	for pause := minInquire; ; pause = min(2*pause, maxInquire) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		j := co.dialHosts(ctx, a, hello{attempt: inquiry}, co.remakeTime())
+		closeConns(j.conns) // of a peer that does not know what an inquiry is
+		if end := (*endedError)(nil); errors.As(j.err, &end) || j.err != nil && allAre(j.err, unix.ECONNREFUSED) {
+			return j.err
+		}
+	}
+}
+
 // redial is dial for a connection that was lost. A process that listens at none of its addresses has
 // ended.
 func (co *connector) redial(ctx context.Context, a *address, mine tally) (j joint) {
-	attempt := min(max(co.peerTimeout/8, minRemake), maxRemake)
 	for pause := minRedial; ; pause = min(2*pause, maxRedial) {
-		if j = co.dialHosts(ctx, a, hello{attempt: firstAttempt + 1, tally: mine}, attempt); j.err == nil || allAre(j.err, unix.ECONNREFUSED) {
+		if j = co.dialHosts(ctx, a, hello{attempt: firstAttempt + 1, tally: mine}, co.remakeTime()); j.err == nil || allAre(j.err, unix.ECONNREFUSED) {
 			return j
 		}
 		if !anyOf(j.err, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, context.DeadlineExceeded) && !isSystems(j.err) {
@@ -120,6 +150,11 @@ func (co *connector) redial(ctx context.Context, a *address, mine tally) (j join
 		case <-time.After(pause):
 		}
 	}
+}
+
+// remakeTime is the time in which an address of the peer must answer.
+func (co *connector) remakeTime() time.Duration {
+	return min(max(co.peerTimeout/8, minRemake), maxRemake)
 }
 
 // allAre reports whether all errors that err joins are want.
@@ -161,11 +196,19 @@ func resumeAll(l *link) {
 				suspend(e, errRecalled)
 			}
 		case j.err != nil:
-			e.failed(&failure{status: fabric.StatusPeerGone, cause: fmt.Errorf("%w; no other connection: %w", e.outage, j.err)})
+			e.failed(unresumed(e, j.err))
 		default:
 			resume(e, j)
 		}
 	}
+}
+
+// unresumed returns the failure of an endpoint for which no other connection was made.
+func unresumed(e *endpoint, why error) *failure {
+	if end := (*endedError)(nil); errors.As(why, &end) {
+		return e.req.ended(end)
+	}
+	return &failure{status: fabric.StatusPeerGone, cause: fmt.Errorf("%w; no other connection: %w", e.outage, why)}
 }
 
 // closeJoint closes connections that are not needed.
@@ -221,6 +264,9 @@ func (q *requester) resume(t *tally) *failure {
 			again = append(again, seq)
 		}
 	}
+	if int32(q.sent-q.reached) > 0 {
+		q.reached = q.sent
+	}
 	q.acked, q.sent, q.rdTail, q.laned, q.again = t.executed, t.executed, t.accepted, 0, again
 	q.sinceAck, q.piecesSinceAck, q.ping = 0, 0, q.pinged
 	return nil
@@ -229,11 +275,26 @@ func (q *requester) resume(t *tally) *failure {
 // resume answers once more from the first answer on that the peer has not received.
 func (p *responder) resume(answered uint32) *failure {
 	r := &p.replies
-	if int32(r.head-answered) < 0 || r.tail-answered > r.limit {
+	if int32(r.head-answered) < 0 || r.tail+p.skew-answered > r.limit {
 		return malformed(errBadTally)
 	}
 	// What was popped is still there: buf has room for more than limit. Before the first answers
 	// there are empty ones, which harm only a peer that says so.
 	r.head = answered
 	return nil
+}
+
+// ended returns the failure of an endpoint whose peer has ended with x.
+func (q *requester) ended(x *endedError) *failure {
+	if f := q.resume(&x.tally); f != nil {
+		return f
+	}
+	if f := q.retire(); f != nil {
+		return f
+	}
+	if x.end != endClosed && q.head == x.executed && q.head != q.tail {
+		st := fabric.Status(x.end)
+		return &failure{status: st, cause: fmt.Errorf("tcp: %w", st.Err())}
+	}
+	return &failure{status: fabric.StatusPeerGone, cause: errHungUp}
 }

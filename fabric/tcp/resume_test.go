@@ -16,6 +16,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/fabrictest"
 	"github.com/seed33544411/rma/internal/event"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 var resumes = Config{Resume: true, Paths: []netip.Addr{netip.MustParseAddr("127.0.0.2")}}
@@ -47,19 +48,7 @@ func cut(l *link, rng *rand.Rand) (n int) {
 // The whole suite while connections are lost again and again, on either side and in either direction:
 // the contract holds.
 func TestConformanceAcrossLosses(t *testing.T) {
-	const lost = "a refusal that is lost with its connection ends the endpoint for another reason, and later"
-	const unsaid = "an endpoint that is closed while it has no connection cannot say so: its peer waits"
-	reasons := map[string]string{
-		"NoAllocation":     "making a connection allocates",
-		"WakeOnDown":       unsaid,
-		"PeerCloses":       unsaid,
-		"PeerLinkCloses":   unsaid,
-		"IdlePeerGone":     unsaid,
-		"RemoteAccess":     lost,
-		"LocalAccess":      lost,
-		"AtomicMisaligned": lost,
-		"RegionClose":      lost,
-	}
+	reasons := map[string]string{"NoAllocation": "making a connection allocates"}
 	for name, c := range map[string]struct {
 		cfg    Config
 		direct int
@@ -71,7 +60,7 @@ func TestConformanceAcrossLosses(t *testing.T) {
 	} {
 		c.cfg.Resume, c.cfg.Paths = true, resumes.Paths
 		open := openTwo(c.cfg, c.direct)
-		f := fabrictest.Factory{IdleDown: true, PeerTimeout: 2 * time.Second, Open: func(tb testing.TB) (a, b fabric.Link) {
+		f := fabrictest.Factory{IdleDown: true, PeerTimeout: testutil.Limit, Open: func(tb testing.TB) (a, b fabric.Link) {
 			a, b = open(tb)
 			stop, cuts := make(chan struct{}), 0
 			var done sync.WaitGroup
@@ -252,8 +241,10 @@ func TestConnectionsAreNotRecalledTwice(t *testing.T) {
 
 // inFlight returns an endpoint that has sent a write, an answered and an open fetch-add, a read, and a
 // write; and has answered two of three reads of the peer.
-func inFlight(tb testing.TB) *stage {
-	s := newStage(tb, openLink(tb), 4)
+func inFlight(tb testing.TB) *stage { return inFlightOn(tb, openLink(tb)) }
+
+func inFlightOn(tb testing.TB, l *link) *stage {
+	s := newStage(tb, l, 4)
 	s.target(fabric.AccessAll)
 	s.ep.resumes, s.ep.resp.resumes = true, true
 	k := s.reg.Key()

@@ -57,6 +57,7 @@ type link struct {
 	resumed []*endpoint // to be suspended or resumed by the owner
 	all     map[*endpoint]struct{}
 	byNonce map[uint64]*endpoint
+	ended   []ended // oldest first
 	regions map[*region]struct{}
 
 	lns     []net.Listener // that of cfg.Bind, then those of cfg.Paths
@@ -177,6 +178,15 @@ type stranger struct {
 	since time.Time
 	net   netip.Prefix // its network
 	named bool         // it has named an endpoint, which a stranger cannot guess
+}
+
+// ended is what a link keeps of an endpoint that has ended.
+type ended struct {
+	nonce, peer   uint64
+	token, theirs token
+	end           end
+	tally         tally
+	until         time.Time
 }
 
 // region implements fabric.Region.
