@@ -35,6 +35,9 @@ func (l *link) listen() error {
 		go l.accept(ctx, ln)
 	}
 	go watchSilence(ctx, l)
+	if l.cfg.Resume {
+		watchCarrier(ctx, l)
+	}
 	return nil
 }
 

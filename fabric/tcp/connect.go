@@ -25,7 +25,14 @@ func (e *endpoint) offer(in arrival) bool {
 	case epIdle, epConnecting:
 		return in.h.attempt <= firstAttempt && e.park(in)
 	case epUp:
-		if !e.resumes || e.dials() || in.h.attempt == inquiry || in.h.from != e.peer.nonce || in.h.lane == 0 && in.h.attempt <= max(last, firstAttempt) || in.h.lane > 0 && in.h.attempt != last || !e.park(in) {
+		if in.h.attempt == inquiry {
+			if e.resumes && e.dials() && in.h.from == e.peer.nonce && in.h.executed == max(last, firstAttempt) {
+				e.deserted = in.h.executed
+				recall(e.l, e)
+			}
+			return false
+		}
+		if !e.resumes || e.dials() || in.h.from != e.peer.nonce || in.h.lane == 0 && in.h.attempt <= max(last, firstAttempt) || in.h.lane > 0 && in.h.attempt != last || !e.park(in) {
 			return false
 		}
 		if in.h.lane == 0 {

@@ -18,7 +18,8 @@ import (
 const directMax = 2
 
 // Open opens a link, which listens at once. cfg may be nil. The link has two goroutines,
-// one that accepts connections and one that checks for silent hosts; Close ends them.
+// one that accepts connections and one that checks for silent hosts, and with Config.Resume on Linux
+// a third that hears of interfaces that go down; Close ends them.
 func Open(cfg *Config) (fabric.Link, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,7 +102,7 @@ func remake(ctx context.Context, cancel context.CancelFunc, e *endpoint, mine ta
 }
 
 // Pauses before the first inquiry, in which a peer that has noticed the loss dials, and between two.
-const minInquire, maxInquire = 10 * time.Millisecond, 200 * time.Millisecond
+const minInquire, maxInquire = 3 * time.Millisecond, 200 * time.Millisecond
 
 // awaitOrEnd is await in place of a lost connection: it ends early if the peer's endpoint has ended.
 func (co *connector) awaitOrEnd(ctx context.Context, a *address, says answer) joint {
@@ -126,7 +129,7 @@ func (co *connector) inquire(ctx context.Context, a *address) error {
 			return nil
 		case <-time.After(pause):
 		}
-		j := co.dialHosts(ctx, a, hello{attempt: inquiry}, co.remakeTime())
+		j := co.dialFirst(ctx, a, hello{attempt: inquiry, tally: tally{executed: co.attempt.Load()}})
 		closeConns(j.conns) // of a peer that does not know what an inquiry is
 		if end := (*endedError)(nil); errors.As(j.err, &end) || j.err != nil && allAre(j.err, unix.ECONNREFUSED) {
 			return j.err
@@ -138,7 +141,7 @@ func (co *connector) inquire(ctx context.Context, a *address) error {
 // ended.
 func (co *connector) redial(ctx context.Context, a *address, mine tally) (j joint) {
 	for pause := minRedial; ; pause = min(2*pause, maxRedial) {
-		if j = co.dialHosts(ctx, a, hello{attempt: firstAttempt + 1, tally: mine}, co.remakeTime()); j.err == nil || allAre(j.err, unix.ECONNREFUSED) {
+		if j = co.dialFirst(ctx, a, hello{attempt: firstAttempt + 1, tally: mine}); j.err == nil || allAre(j.err, unix.ECONNREFUSED) {
 			return j
 		}
 		if !anyOf(j.err, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, context.DeadlineExceeded) && !isSystems(j.err) {
@@ -155,6 +158,49 @@ func (co *connector) redial(ctx context.Context, a *address, mine tally) (j join
 // remakeTime is the time in which an address of the peer must answer.
 func (co *connector) remakeTime() time.Duration {
 	return min(max(co.peerTimeout/8, minRemake), maxRemake)
+}
+
+// headStart is the time before a host is dialled in which those before it may answer.
+const headStart = 2 * time.Millisecond
+
+// dialFirst is dialHosts in the order in which the hosts accept a connection now: one that drops
+// packets does not hold up the others.
+func (co *connector) dialFirst(ctx context.Context, a *address, first hello) joint {
+	order := *a
+	if len(a.hosts) > 1 {
+		order.hosts = co.race(ctx, a)
+	}
+	return co.dialHosts(ctx, &order, first, co.remakeTime())
+}
+
+// race returns the hosts of a, that which first accepts a connection before the others.
+func (co *connector) race(ctx context.Context, a *address) []netip.Addr {
+	ctx, cancel := context.WithTimeout(ctx, co.remakeTime())
+	defer cancel()
+	won := make(chan int, len(a.hosts))
+	for i, host := range a.hosts {
+		co.l.wg.Go(func() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(i) * headStart):
+				if c, err := (&net.Dialer{}).DialContext(ctx, "tcp", netip.AddrPortFrom(host, a.port).String()); err == nil {
+					_ = c.Close()
+					won <- i
+					return
+				}
+			}
+			won <- -1
+		})
+	}
+	for range a.hosts {
+		if i := <-won; i >= 0 {
+			hosts := slices.Clone(a.hosts)
+			copy(hosts[1:i+1], a.hosts[:i])
+			hosts[0] = a.hosts[i]
+			return hosts
+		}
+	}
+	return a.hosts
 }
 
 // allAre reports whether all errors that err joins are want.
@@ -186,13 +232,14 @@ func resumeAll(l *link) {
 	for _, e := range eps {
 		e.mu.Lock()
 		j := e.remade
-		e.remade = nil
+		deserted := e.deserted != 0 && e.deserted == max(e.attempt.Load(), firstAttempt)
+		e.remade, e.deserted = nil, 0
 		e.mu.Unlock()
 		switch {
 		case e.state.Load() != epUp:
 			closeJoint(j)
 		case j == nil:
-			if e.sock.open() && len(e.arrivals) > 0 { // this side has not noticed; else await has taken it
+			if e.sock.open() && (deserted || len(e.arrivals) > 0) { // this side has not noticed; else await has taken it
 				suspend(e, errRecalled)
 			}
 		case j.err != nil:

@@ -137,6 +137,10 @@ type session struct {
 	outage  error  // why there is no connection at present, nil if there is one; the owner's
 	outages uint64 // the owner's
 	remade  *joint // endpoint.mu guards it
+
+	// The attempt whose connection the peer, which does not dial, says that it has lost; endpoint.mu
+	// guards it.
+	deserted uint32
 }
 
 // joint is the outcome of making the connections of an endpoint, the first one and the lanes.
