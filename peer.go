@@ -142,6 +142,10 @@ func (p *Peer) Rank() int { return p.rank }
 // Link returns the name of the link that reaches the peer: "shm", "tcp", "ibv" or "sim".
 func (p *Peer) Link() string { return p.eng.links[p.link].Name() }
 
+// StateOf returns the last change of p's state, as Engine.Watch reports it; zero if there was none. A
+// message of p that is handled now came over a connection that was not lost before the Lost-th loss.
+func StateOf(p *Peer) PeerEvent { return p.eng.watches.state(p.rank) }
+
 // Unaided reports whether this side accesses all of the peer's memory without the peer's
 // process: gets then complete soon even if that process is stopped. It returns false before
 // there is a connection.

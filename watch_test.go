@@ -63,6 +63,18 @@ func TestWatchFindsAConnectionThatIsLost(t *testing.T) {
 		ev := first(ctx, es[0], PeerDown)
 		require.Equal(t, 1, ev.Rank)
 		require.ErrorIs(t, ev.Err, ErrRemoteAccess)
+		require.Equal(t, ev, StateOf(es[0].Peer(1)))
+		require.NoError(t, es[0].Peer(1).Reset(ctx))
+		require.Equal(t, PeerUp, StateOf(es[0].Peer(1)).State)
+
+		// A message over the next connection finds the loss on both sides.
+		got := es[1].Peer(0).Recv(make([]byte, 1))
+		require.NoError(t, es[0].Peer(1).Send([]byte{1}).Wait(ctx))
+		_, err := got.Wait(ctx)
+		require.NoError(t, err)
+		for r, e := range es {
+			require.Equal(t, 1, StateOf(e.Peer(1-r)).Lost)
+		}
 	})
 }
 

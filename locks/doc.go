@@ -28,8 +28,8 @@
 // memory. A lost reader, or a lost rank that waits, has no effect. If the home is gone, its
 // locks are gone: waits fail with the error of the peer.
 //
-// After rma.Peer.Reset, a request that reaches the home before the home has noticed the loss of the
-// former connection ends with that loss: its error wraps rma.ErrFlushed. Ask again.
+// Requests made after rma.Peer.Reset are not affected by the loss before it. One that is made while the
+// connection is lost may end with that loss, with an error that wraps rma.ErrFlushed.
 //
 // A wait that ends with its context is withdrawn from the home and takes no lock.
 //

@@ -24,7 +24,7 @@ const (
 	kindBroken    kind = 6 // rank: the holder that was lost
 	kindFull      kind = 7 // the peer has too many requests
 	kindCancelled kind = 8
-	kindForgotten kind = 9 // all that the peer held or waited for: the connection was lost
+	kindForgotten kind = 9 // what the peer held or waited for, up to the serial: the connection was lost
 )
 
 // mode is the way in which a lock is requested.
@@ -38,7 +38,7 @@ const (
 
 const (
 	frameSize = 24
-	version   = 1
+	version   = 2
 )
 
 // frame is one message. serial is the request's, chosen by the requesting rank; all frames
@@ -75,7 +75,7 @@ func parse(b []byte) (f frame, err error) {
 		serial: binary.LittleEndian.Uint64(b[8:]), key: binary.LittleEndian.Uint64(b[16:]),
 	}
 	lock, broken := f.kind == kindLock, f.kind == kindBroken
-	if f.kind < kindLock || f.kind > kindForgotten || b[3] != 0 || (f.serial == 0) != (f.kind == kindForgotten) ||
+	if f.kind < kindLock || f.kind > kindForgotten || b[3] != 0 || f.serial == 0 ||
 		f.mode > modeRecover || f.mode != 0 && !lock || f.rank != 0 && !broken || f.key != 0 && !lock {
 		return f, fmt.Errorf("%w: % x", ErrProtocol, b)
 	}

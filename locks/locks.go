@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/seed33544411/rma"
@@ -47,7 +48,8 @@ type Locks struct {
 	table  table
 	mine   map[uint64]*Held // requested and held, by serial
 	serial uint64
-	err    error // the engine is closed
+	losses map[int]int // by rank: those that have been noticed
+	err    error       // the engine is closed
 }
 
 // Held is a lock that this rank holds. Its methods may be called from any goroutine.
@@ -55,6 +57,7 @@ type Held struct {
 	l        *Locks
 	id       ID
 	serial   uint64
+	epoch    int // losses of the home before the request
 	answered *rma.Event
 	state    state // guarded by l.mu, as is err
 	err      error // the reason if it is over
@@ -76,7 +79,7 @@ var engines sync.Map // *rma.Engine that have Locks
 // Every rank that is a home must call New; requests that arrive before wait for that. An
 // engine has at most one Locks.
 func New(eng *rma.Engine) (*Locks, error) {
-	l := &Locks{eng: eng, table: newTable(), mine: map[uint64]*Held{}}
+	l := &Locks{eng: eng, table: newTable(), mine: map[uint64]*Held{}, losses: map[int]int{}}
 	if _, has := engines.LoadOrStore(eng, l); has {
 		return nil, errors.New("locks: the engine has locks already")
 	}
@@ -87,12 +90,11 @@ func New(eng *rma.Engine) (*Locks, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	eng.BeforeClose(func() { cancel(); engines.Delete(eng); l.close() })
 	go func() {
-		lost := map[int]int{}
 		for ev := range eng.Watch(ctx) {
-			if ev.Lost > lost[ev.Rank] {
-				lost[ev.Rank] = ev.Lost
-				l.lost(ev.Rank, cmp.Or(ev.Err, rma.ErrFlushed))
-			}
+			l.mu.Lock()
+			out := l.notice(ev.Rank, ev.Lost, cmp.Or(ev.Err, rma.ErrFlushed))
+			l.mu.Unlock()
+			l.send(out)
 		}
 	}()
 	return l, nil
@@ -129,7 +131,7 @@ func (l *Locks) ask(ctx context.Context, id ID, m mode) (*Held, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, failed("lock", id, err)
 	}
-	h := &Held{l: l, id: id, answered: l.eng.NewEvent()}
+	h := &Held{l: l, id: id, answered: l.eng.NewEvent(), epoch: l.epoch(id.Home)}
 	l.mu.Lock()
 	if l.err != nil {
 		defer l.mu.Unlock()
@@ -202,15 +204,16 @@ func (l *Locks) take(m rma.Envelope, parts [][]byte) {
 	}
 	f, err := parse(b)
 	if err != nil {
-		l.lost(m.From, err)
+		l.lost(m.From, math.MaxInt, err)
 		return
 	}
+	epoch := l.epoch(m.From)
 	l.mu.Lock()
-	var out []outgoing
+	out := l.notice(m.From, epoch, rma.ErrFlushed) // the event may come later than messages over the next connection
 	if f.kind <= kindCancel {
-		out = l.table.handle(m.From, f, nil)
+		out = l.table.handle(m.From, epoch, f, out)
 	} else {
-		out = l.answer(m.From, f)
+		out = append(out, l.answer(m.From, f)...)
 	}
 	l.mu.Unlock()
 	l.send(out)
@@ -219,7 +222,7 @@ func (l *Locks) take(m rma.Envelope, parts [][]byte) {
 // answer processes a home's answer. l.mu is held.
 func (l *Locks) answer(from int, f frame) []outgoing {
 	if f.kind == kindForgotten {
-		return l.forgotten(from, rma.ErrFlushed)
+		return l.forgotten(from, func(h *Held) bool { return h.serial <= f.serial }, rma.ErrFlushed)
 	}
 	h := l.mine[f.serial]
 	if h != nil && (h.id.Home != from || h.state == held) {
@@ -261,13 +264,12 @@ func (l *Locks) end(h *Held, why error) {
 	h.answered.Set()
 }
 
-// forgotten ends the locks requested of rank and granted by it. The frames that it returns
-// withdraw requests made over a new connection before the loss of the old one was detected.
-// l.mu is held.
-func (l *Locks) forgotten(rank int, why error) (out []outgoing) {
+// forgotten ends those of the locks requested of rank and granted by it that are in what. The frames
+// that it returns withdraw them: requests that were sent over the next connection. l.mu is held.
+func (l *Locks) forgotten(rank int, what func(*Held) bool, why error) (out []outgoing) {
 	for _, h := range l.mine {
 		switch {
-		case h.id.Home != rank:
+		case h.id.Home != rank || !what(h):
 		case h.state == held:
 			out = append(out, outgoing{rank, frame{kind: kindUnlock, serial: h.serial}})
 			l.end(h, errors.Join(ErrNotHeld, why))
@@ -279,10 +281,27 @@ func (l *Locks) forgotten(rank int, why error) (out []outgoing) {
 	return out
 }
 
-// lost removes a rank whose connection was lost, as a home and as a holder.
-func (l *Locks) lost(rank int, why error) {
+// epoch returns the number of times that the connection with rank was lost.
+func (l *Locks) epoch(rank int) int { return rma.StateOf(l.eng.Peer(rank)).Lost }
+
+// lose forgets what belongs to connections with rank before epoch, as a home and as a holder. l.mu is held.
+func (l *Locks) lose(rank, epoch int, why error) []outgoing {
+	return l.table.lost(rank, epoch, l.forgotten(rank, func(h *Held) bool { return h.epoch < epoch }, why))
+}
+
+// notice forgets what belongs to connections with rank that were lost, of which there are epoch. l.mu is held.
+func (l *Locks) notice(rank, epoch int, why error) []outgoing {
+	if epoch <= l.losses[rank] {
+		return nil
+	}
+	l.losses[rank] = epoch
+	return l.lose(rank, epoch, why)
+}
+
+// lost is lose for callers without l.mu.
+func (l *Locks) lost(rank, epoch int, why error) {
 	l.mu.Lock()
-	out := l.table.lost(rank, l.forgotten(rank, why))
+	out := l.lose(rank, epoch, why)
 	l.mu.Unlock()
 	l.send(out)
 }
@@ -297,15 +316,26 @@ func (l *Locks) close() {
 	}
 }
 
-// send sends frames to their ranks.
+// send sends frames to their ranks. A frame that cannot be sent ends what was asked over the connection.
 func (l *Locks) send(out []outgoing) {
 	for _, a := range out {
 		b := new([frameSize]byte)
 		a.put(b)
+		now := rma.StateOf(l.eng.Peer(a.to))
+		epoch := now.Lost
+		if now.State < rma.PeerDown {
+			epoch++ // with the present connection
+		}
 		l.eng.Peer(a.to).SendFunc(tag, b[:], func(err error) {
-			if err != nil && a.kind != kindForgotten {
-				l.lost(a.to, err)
+			if err == nil || a.kind == kindForgotten {
+				return
 			}
+			l.mu.Lock()
+			if h := l.mine[a.serial]; h != nil && a.kind == kindLock {
+				l.end(h, err)
+			}
+			l.mu.Unlock()
+			l.lost(a.to, epoch, err)
 		})
 	}
 }

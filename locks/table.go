@@ -12,14 +12,20 @@ const maxRequests = 4096
 // table is the locks of which this rank is the home. It is not safe for concurrent use.
 type table struct {
 	locks map[uint64]*lock // by key: those that are held, waited for, or broken
-	asked map[claim]uint64 // key of the lock
-	count map[int]int      // requests by rank
+	asked map[claim]entry
+	count map[int]int // requests by rank
 }
 
 // claim identifies a request at its home.
 type claim struct {
 	rank   int
 	serial uint64
+}
+
+// entry is what the table has about a request.
+type entry struct {
+	key   uint64
+	epoch int // of the connection over which it came
 }
 
 // lock is the state of one lock: at most one holder, or any number of readers.
@@ -43,22 +49,23 @@ type outgoing struct {
 }
 
 func newTable() table {
-	return table{locks: map[uint64]*lock{}, asked: map[claim]uint64{}, count: map[int]int{}}
+	return table{locks: map[uint64]*lock{}, asked: map[claim]entry{}, count: map[int]int{}}
 }
 
-// handle executes a request of rank and appends the answers to out. It ignores requests
-// that refer to nothing in the table: a loss of the connection may have removed it.
-func (t *table) handle(rank int, f frame, out []outgoing) []outgoing {
+// handle executes a request of rank, which came over the connection after epoch losses, and appends
+// the answers to out. It ignores requests that refer to nothing in the table: a loss of the
+// connection may have removed it.
+func (t *table) handle(rank, epoch int, f frame, out []outgoing) []outgoing {
 	c := claim{rank, f.serial}
-	key, known := t.asked[c]
+	e, known := t.asked[c]
 	switch f.kind {
 	case kindLock:
 		if known {
 			return out // a violation: the first one stays
 		}
-		return t.lock(c, f, out)
+		return t.lock(c, epoch, f, out)
 	case kindUnlock, kindCancel:
-		l := t.locks[key]
+		l := t.locks[e.key]
 		if !known {
 			return out
 		}
@@ -75,12 +82,12 @@ func (t *table) handle(rank int, f frame, out []outgoing) []outgoing {
 			out = append(out, c.answer(kindCancelled, 0))
 		}
 		t.forget(c)
-		return t.advance(key, l, out)
+		return t.advance(e.key, l, out)
 	}
 	return out
 }
 
-func (t *table) lock(c claim, f frame, out []outgoing) []outgoing {
+func (t *table) lock(c claim, epoch int, f frame, out []outgoing) []outgoing {
 	l := t.locks[f.key]
 	if l == nil {
 		l = &lock{broken: rma.AnyRank}
@@ -94,20 +101,31 @@ func (t *table) lock(c claim, f frame, out []outgoing) []outgoing {
 	case t.count[c.rank] >= maxRequests:
 		return append(out, c.answer(kindFull, 0))
 	}
-	t.locks[f.key], t.asked[c] = l, f.key
+	t.locks[f.key], t.asked[c] = l, entry{f.key, epoch}
 	t.count[c.rank]++
 	l.queue = append(l.queue, w)
 	return t.advance(f.key, l, out)
 }
 
-// lost removes all locks and requests of rank, and appends the frame that reports this to
-// it.
-func (t *table) lost(rank int, out []outgoing) []outgoing {
+// lost removes the locks and requests of rank that came over connections before epoch, and appends
+// the frame that reports this to it.
+func (t *table) lost(rank, epoch int, out []outgoing) []outgoing {
 	if t.count[rank] == 0 {
 		return out
 	}
-	of := func(c claim) bool { return c.rank == rank }
-	for key, l := range t.locks {
+	gone := map[uint64]bool{} // the keys
+	last := uint64(0)
+	of := func(c claim) bool { return c.rank == rank && t.asked[c].epoch < epoch }
+	for c, e := range t.asked {
+		if of(c) {
+			gone[e.key], last = true, max(last, c.serial)
+		}
+	}
+	if last == 0 {
+		return out
+	}
+	for key := range gone {
+		l := t.locks[key]
 		l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool { return of(w.claim) })
 		had := len(l.holders)
 		l.holders = slices.DeleteFunc(l.holders, of)
@@ -126,11 +144,10 @@ func (t *table) lost(rank int, out []outgoing) []outgoing {
 	}
 	for c := range t.asked {
 		if of(c) {
-			delete(t.asked, c)
+			t.forget(c)
 		}
 	}
-	delete(t.count, rank)
-	return append(out, outgoing{rank, frame{kind: kindForgotten}})
+	return append(out, outgoing{rank, frame{kind: kindForgotten, serial: last}})
 }
 
 // advance grants the requests that the lock admits now, in order, and drops an unused lock.

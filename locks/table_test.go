@@ -2,18 +2,20 @@ package locks
 
 import (
 	"encoding/hex"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
 var golden = map[string]frame{
-	"0101000000000000" + "0700000000000000" + "0900000000000080": {kind: kindLock, serial: 7, key: 1<<63 + 9},
-	"0101030000000000" + "0700000000000000" + "0000000000000000": {kind: kindLock, mode: modeShared | modeTry, serial: 7},
-	"0102000000000000" + "ffffffffffffffff" + "0000000000000000": {kind: kindUnlock, serial: 1<<64 - 1},
-	"0106000003000000" + "0100000000000000" + "0000000000000000": {kind: kindBroken, rank: 3, serial: 1},
-	"0109000000000000" + "0000000000000000" + "0000000000000000": {kind: kindForgotten},
+	"0201000000000000" + "0700000000000000" + "0900000000000080": {kind: kindLock, serial: 7, key: 1<<63 + 9},
+	"0201030000000000" + "0700000000000000" + "0000000000000000": {kind: kindLock, mode: modeShared | modeTry, serial: 7},
+	"0202000000000000" + "ffffffffffffffff" + "0000000000000000": {kind: kindUnlock, serial: 1<<64 - 1},
+	"0206000003000000" + "0100000000000000" + "0000000000000000": {kind: kindBroken, rank: 3, serial: 1},
+	"0209000000000000" + "0c00000000000000" + "0000000000000000": {kind: kindForgotten, serial: 12},
 }
 
 func TestGoldenFrames(t *testing.T) {
@@ -50,23 +52,36 @@ func FuzzFrame(f *testing.F) {
 func run(t *testing.T, script []byte) {
 	tb := newTable()
 	granted := map[claim]bool{}
+	var epochs [4]int // of the ranks' connections
 	for ; len(script) >= 4; script = script[4:] {
 		rank, serial := int(script[1]%4), uint64(script[2]%16)+1
 		var out []outgoing
 		switch what := script[0] % 8; what {
 		case 0, 1, 2, 3, 4: // modes 0 … modeRecover
-			out = tb.handle(rank, frame{kind: kindLock, mode: mode(what), serial: serial, key: uint64(script[3] % 3)}, nil)
+			out = tb.handle(rank, epochs[rank], frame{kind: kindLock, mode: mode(what), serial: serial, key: uint64(script[3] % 3)}, nil)
 		case 5:
-			out = tb.handle(rank, frame{kind: kindUnlock, serial: serial}, nil)
+			out = tb.handle(rank, epochs[rank], frame{kind: kindUnlock, serial: serial}, nil)
 		case 6:
-			out = tb.handle(rank, frame{kind: kindCancel, serial: serial}, nil)
+			out = tb.handle(rank, epochs[rank], frame{kind: kindCancel, serial: serial}, nil)
 		case 7:
-			out = tb.lost(rank, nil)
-			for c := range granted {
-				if c.rank == rank {
-					delete(granted, c)
+			if script[3]&1 == 0 {
+				epochs[rank]++ // lost, and made again: the loss is noticed later
+				continue
+			}
+			before, last := maps.Clone(tb.asked), uint64(0)
+			out = tb.lost(rank, epochs[rank], nil)
+			for c, e := range before {
+				_, is := tb.asked[c]
+				old := c.rank == rank && e.epoch < epochs[rank]
+				require.False(t, is && old, "a request over a connection that was lost")
+				if old {
+					last = max(last, c.serial)
+				}
+				if !is && !old { // of a lock that is broken now
+					require.Contains(t, out, c.answer(kindBroken, rank))
 				}
 			}
+			require.Equal(t, last > 0, slices.Contains(out, outgoing{rank, frame{kind: kindForgotten, serial: last}}))
 		}
 		for _, a := range out {
 			if c := (claim{a.to, a.serial}); a.kind == kindGranted {
@@ -82,10 +97,10 @@ func run(t *testing.T, script []byte) {
 			require.True(t, l.broken < 0 || len(l.holders)+len(l.queue) == 0, "broken and held")
 			for _, c := range l.holders {
 				require.True(t, granted[c], "it does not know that it holds the lock")
-				require.Equal(t, key, tb.asked[c])
+				require.Equal(t, key, tb.asked[c].key)
 			}
 			for _, w := range l.queue {
-				require.Equal(t, key, tb.asked[w.claim])
+				require.Equal(t, key, tb.asked[w.claim].key)
 			}
 			holders += len(l.holders)
 			inUse += len(l.holders) + len(l.queue)
@@ -118,7 +133,7 @@ func TestTable(t *testing.T) {
 }
 
 func FuzzTable(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 1, 1, 1, 0, 7, 0, 0, 0, 4, 2, 2, 0})
+	f.Add([]byte{0, 0, 0, 0, 1, 1, 1, 0, 7, 0, 0, 0, 0, 0, 3, 0, 7, 0, 0, 1, 4, 2, 2, 0})
 	f.Fuzz(run)
 }
 
@@ -126,11 +141,11 @@ func FuzzTable(f *testing.F) {
 func TestRequestsAreBounded(t *testing.T) {
 	tb := newTable()
 	for i := range uint64(maxRequests) {
-		require.Equal(t, kindGranted, tb.handle(1, frame{kind: kindLock, serial: i + 1, key: i}, nil)[0].kind)
+		require.Equal(t, kindGranted, tb.handle(1, 0, frame{kind: kindLock, serial: i + 1, key: i}, nil)[0].kind)
 	}
-	require.Equal(t, kindFull, tb.handle(1, frame{kind: kindLock, serial: 1 << 40}, nil)[0].kind)
-	require.Equal(t, kindGranted, tb.handle(2, frame{kind: kindLock, serial: 1, key: 1 << 40}, nil)[0].kind)
-	tb.lost(1, nil)
+	require.Equal(t, kindFull, tb.handle(1, 0, frame{kind: kindLock, serial: 1 << 40}, nil)[0].kind)
+	require.Equal(t, kindGranted, tb.handle(2, 0, frame{kind: kindLock, serial: 1, key: 1 << 40}, nil)[0].kind)
+	tb.lost(1, 1, nil)
 	require.Len(t, tb.asked, 1)
 	require.Len(t, tb.locks, maxRequests+1, "broken ones, and rank 2's")
 }
