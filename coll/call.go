@@ -52,7 +52,7 @@ func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, rec
 	}
 	if op != nil {
 		o := op()
-		if o.combine == nil {
+		if o.combine == nil && o.fold == nil {
 			return invalid(k, "reduction without a function").refusal
 		}
 		a.op, a.inOrder, a.fold = o.code, o.inOrder, foldOf(&o, e.kind)

@@ -29,8 +29,15 @@ const boardWords = 64
 // asleep returns the offset of that word in a board.
 func (b *board) asleep() int { return b.area.at - boardWords }
 
-// sleeps notes whether the engine looks for a flag. b.mu is held.
-func (b *board) sleeps(yes uint64) { onesided.Store64(b.came[b.asleep():], yes) }
+// sleeps notes whether the engine looks for a flag, and nobody else. b.mu is held.
+func (b *board) sleeps(yes bool) {
+	b.noted = yes
+	word := uint64(0)
+	if yes {
+		word = 1
+	}
+	onesided.Store64(b.came[b.asleep():], word)
+}
 
 // send stores the message of a step in the line of its receiver.
 func (b *board) send(o *operation, s *step, base int) {

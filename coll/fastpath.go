@@ -6,7 +6,7 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// fastPlan is the schedule by flags of the last blocking calls that were alike.
+// fastPlan is the schedule by flags of the last calls that were alike.
 type fastPlan struct {
 	asked      call
 	meet       bool                // with a barrier at the end
@@ -28,17 +28,17 @@ func (ps *fastPlans) of(asked *call, meet bool) *fastPlan {
 	return &ps[h%uint32(len(ps))]
 }
 
-// find returns the schedule for an operation that has no algorithm yet.
-func (ps *fastPlans) find(o *operation, meet bool) *schedule {
-	p := ps.of(&o.call, meet)
-	if p.s == nil || p.asked != o.call || p.meet != meet || p.force != o.t.force.Load() ||
+// find returns the schedule for an operation, of which asked is the call without an algorithm.
+func (ps *fastPlans) find(o *operation, asked *call, meet bool) *schedule {
+	p := ps.of(asked, meet)
+	if p.s == nil || p.asked != *asked || p.meet != meet || p.force != o.t.force.Load() ||
 		!slices.Equal(p.send, o.send) || !slices.Equal(p.recv, o.recv) {
 		return nil
 	}
 	return p.s
 }
 
-// keep keeps the schedule of an operation of which asked is the call without an algorithm.
+// keep keeps the schedule of an operation, of which asked is the call without an algorithm.
 func (ps *fastPlans) keep(o *operation, asked call) {
 	p := ps.of(&asked, o.meet)
 	*p = fastPlan{asked, o.meet, o.t.force.Load(), append(p.send[:0], o.send...), append(p.recv[:0], o.recv...), o.plan}
@@ -50,14 +50,17 @@ func (ps *fastPlans) keep(o *operation, asked call) {
 // ranks take turns that share its processor. Others wait for the board meanwhile.
 var fastSpins = cpu.SpinPolicy{Polls: 32, Yields: 8}
 
-// fastProgress is the number of operations after which the fast path polls the links.
+// fastProgress is the number of operations after which the fast path polls the links, which end the
+// signals that it has sent, and after which calls that do not wait do not take it: the engine then
+// ends what callbacks start one in another, whose stack would grow.
 const fastProgress = 64
 
-// startFast performs an operation of a blocking call by flags within the call, which takes
-// half as long as by the way of all others: it enters no table, has no request of its own,
-// and nobody else sees it. That is possible if it is the only one of the board, is like an
-// earlier one, and the other ranks make their calls at about the same time. Otherwise it goes
-// the way of all others: from the beginning (startFast returns nil), or from where it is.
+// startFast performs an operation by flags within the call that starts it, which takes half as
+// long as by the way of all others: it enters no table, has no request of its own, and nobody
+// else sees it. That is possible if it is the only one of the board, is like an earlier one, and
+// the other ranks make their calls at about the same time: a call that does not wait for the
+// operation spends no more than performSoon does. Otherwise it goes the way of all others: from
+// the beginning (startFast returns nil), or from where it is.
 func startFast(t *Team, o *operation) *Request {
 	c, ch := t.t, t.ch
 	if f := c.figures.Load(); f == nil || !f.boards.flags || c.s.check {
@@ -65,15 +68,18 @@ func startFast(t *Team, o *operation) *Request {
 	}
 	b := c.board
 	b.mu.Lock()
-	meets := o.kind.meets()
-	if b.dead.Load() || len(b.queue) > 0 {
+	if b.dead.Load() || len(b.queue) > 0 || !t.waits && b.last%fastProgress == 0 {
 		b.mu.Unlock()
 		return nil
 	}
 	c.mu.Lock()
-	meet := !meets && (ch.loose+1 >= maxLoose || b.loose+1 >= maxLooseFlags)
-	plan := b.fast.find(o, meet)
-	if plan == nil || c.err != nil || c.gone != nil || len(c.early) > 0 || c.full() {
+	asked, done := &o.call, &complete
+	if o.prepared != nil {
+		asked, done = &o.asked, o.prepared.request
+	}
+	meet := !asked.kind.meets() && (ch.loose+1 >= maxLoose || b.loose+1 >= maxLooseFlags)
+	plan := b.fast.find(o, asked, meet)
+	if plan == nil || c.err != nil || c.gone != nil || len(c.early) > 0 || c.full() || !o.take() {
 		c.mu.Unlock()
 		b.mu.Unlock()
 		return nil
@@ -88,28 +94,59 @@ func startFast(t *Team, o *operation) *Request {
 	o.bufs[tmp] = o.temp[:plan.temp]
 	over := b.performSoon(o)
 	flag, pc := o.flag, o.pc
-	if over {
-		b.over.Store(flag)
-	}
 	b.unlock()
 	if flag%fastProgress == 0 {
 		c.eng.Progress()
 	}
 	if over {
-		c.reuse(o)
-		return &complete
+		if o.prepared == nil {
+			c.reuse(o)
+		} else {
+			o.giveBack()
+		}
+		return done
 	}
+	c.mu.Lock()
 	o.alg = algAuto
-	r, err := c.enter(o, k)
+	o.giveBack()
+	r, err := c.enterLocked(o, k)
+	c.mu.Unlock()
 	if err != nil { // the team ends
 		b.stop()
-		c.reuse(o)
+		if o.prepared == nil {
+			c.reuse(o)
+		}
 		return refused(err)
 	}
 	o.flag, o.pc = flag, pc
-	c.launch(o, plan.alg, true)
-	b.spin(flag)
+	c.launch(o, plan.alg, t.waits)
+	if t.waits {
+		b.spin(flag)
+	}
 	return r
+}
+
+// take makes a persistent operation that is not in flight, or closed, one that is, for startFast:
+// other starts fail, or return the request of its earlier use, which is over. The team's mu is
+// held.
+func (o *operation) take() bool {
+	if o.prepared == nil {
+		return true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.ended || o.closed {
+		return false
+	}
+	o.ended = false
+	return true
+}
+
+// giveBack is the inverse of take.
+func (o *operation) giveBack() {
+	o.mu.Lock()
+	o.ended = true
+	o.mu.Unlock()
 }
 
 // performSoon performs an operation whose flags come soon. It reports whether it is over; if

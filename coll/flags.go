@@ -63,6 +63,8 @@ type board struct {
 	exposed  uint64 // number of the operation whose memory others may read, 0: none
 	spinning int    // goroutines that look for the flag
 	awaiting int    // offset of the flag that the engine looks for, or -1
+	left     bool   // the memory is released when it does so no more
+	noted    bool   // others are to wake the engine: see sleeps
 	timer    *time.Timer
 	dead     atomic.Bool
 	fence    atomic.Uint32 // orders what is read of others before what they tell then
@@ -113,8 +115,10 @@ func newBoard(t *team) *board {
 	b.received = func(err error) {
 		b.mu.Lock()
 		b.awaiting = -1
-		if err == nil {
-			b.sleeps(0)
+		if err == nil && b.left {
+			go b.release() // not within a callback
+		} else if err == nil {
+			b.sleeps(false)
 			b.run()
 			return
 		}
@@ -156,16 +160,23 @@ func (b *board) join(all []byte) (boards, areas bool) {
 	return true, areas
 }
 
-// close releases the memory, unless it may still be used. Then the engine does, at its end.
+// close releases the memory, or has it done when the engine has noticed that it looks for nothing
+// any more, unless it may still be used. Then the engine does, at its end.
 func (b *board) close() {
 	b.mu.Lock()
-	unused := b.awaiting < 0 && b.spinning == 0 && len(b.queue) == 0
+	used := b.spinning > 0 || len(b.queue) > 0
+	b.left = !used && b.awaiting >= 0
+	used = used || b.left
 	b.area.unmap()
 	b.mu.Unlock() // the engine, whose goroutine may be in run, has to let go of the memory
-	if unused {
-		_ = b.in.Close()
-		b.t.s.releaseArea(2 * b.area.half)
+	if !used {
+		b.release()
 	}
+}
+
+func (b *board) release() {
+	_ = b.in.Close()
+	b.t.s.releaseArea(2 * b.area.half)
 }
 
 // admit gives an operation its number, and decides whether it ends with a barrier. Two
@@ -195,7 +206,7 @@ func (b *board) number(o *operation) {
 	}
 }
 
-// remember keeps the schedule of an operation of a blocking call for startFast.
+// remember keeps the schedule of an operation for startFast.
 func (b *board) remember(o *operation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -239,6 +250,10 @@ func (b *board) run() {
 			if wrong == nil && b.spinning == 0 && b.awaiting < 0 {
 				b.await()
 				return
+			}
+			if wrong == nil && b.spinning == 0 && !b.noted {
+				b.sleeps(true) // the engine looks for an earlier flag, and will then for this one
+				continue
 			}
 			b.unlock()
 			if wrong != nil {
@@ -369,7 +384,7 @@ func (b *board) stray(flag uint64) error {
 func (b *board) await() {
 	b.awaiting = b.next.at
 	w, flag := b.in.Slice(b.awaiting, 8), b.next.want
-	b.sleeps(1)
+	b.sleeps(true)
 	if b.timer == nil {
 		b.timer = time.AfterFunc(inquiry, b.inquire)
 	} else {
@@ -393,6 +408,23 @@ const (
 	// operation for each rank that has sent messages. Their other users wait no longer than that.
 	polled = 8
 )
+
+// spin looks for the flags of an operation in flight, as a blocking call does.
+func (o *operation) spin() {
+	o.mu.Lock()
+	flag := o.flag
+	o.mu.Unlock()
+	if flag == 0 {
+		return
+	}
+	b := o.t.board
+	b.mu.Lock()
+	if b.spinning++; b.noted {
+		b.sleeps(false)
+	}
+	b.mu.Unlock()
+	b.spin(flag)
+}
 
 // spin performs operations until the one with a number is over, or for a while.
 func (b *board) spin(flag uint64) {

@@ -1,6 +1,7 @@
 package coll
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -195,16 +196,27 @@ func endBoards(t *testing.T, open func(testing.TB, []*rma.Engine) []*Team, start
 	}
 }
 
-// A line arrives long after the last look: the engine finds it.
+// A line arrives long after the last look: the engine finds it, also if it has not noticed yet
+// that what it looked for before has come.
 func TestFlagsArriveLate(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, job(t, 2, "shm"))
 	each(t, ts, func(r int, team *Team) error {
+		op, err := PrepareBarrier(team)
+		if err != nil {
+			return err
+		}
 		for range 20 {
 			if r == 1 {
 				time.Sleep(3 * time.Millisecond) // sleep: the other rank stops spinning
 			}
-			if err := Barrier(ctx, team); err != nil {
+			if err := errors.Join(Barrier(ctx, team), op.Start().Wait(ctx)); err != nil {
+				return err
+			}
+			if r == 1 {
+				time.Sleep(3 * time.Millisecond) // sleep: the other rank stops spinning
+			}
+			if err := errors.Join(op.Start().Wait(ctx), op.Start().Wait(ctx)); err != nil {
 				return err
 			}
 		}
@@ -212,7 +224,7 @@ func TestFlagsArriveLate(t *testing.T) {
 	})
 }
 
-// Blocking calls that ranks make at the same time are over within the call, whatever the
+// Calls that ranks make at the same time are over within the call, whatever their form and the
 // operation, with and without the barrier at the end of some; a call with other arguments goes
 // the way of all others first.
 func TestFlagsFast(t *testing.T) {
@@ -220,29 +232,51 @@ func TestFlagsFast(t *testing.T) {
 	ts := worlds(t, job(t, 2, "shm"))
 	each(t, ts, func(r int, team *Team) error {
 		fast := map[string]int{}
-		for i := range 2000 {
-			sum, one := []int64{int64(i), int64(r)}, []int64{int64(i + r)}
-			a := StartBarrier(team.blocking)
-			if a == &complete {
-				fast["barrier"]++
-			}
-			if err := a.wait(ctx); err != nil {
-				return err
-			}
-			q := StartAllreduce(team.blocking, nil, sum, Sum)
+		sums := []int64{0, 0}
+		op, err := PrepareAllreduce(team, nil, sums, Sum)
+		if err != nil {
+			return err
+		}
+		started := func(name string, q *Request) error {
 			if q == &complete {
-				fast["allreduce"]++
+				fast[name]++
 			}
-			b := StartBcast(team.blocking, i%2, one)
-			if b == &complete {
-				fast["bcast"]++
+			return q.Wait(ctx)
+		}
+		again := func() error {
+			team.t.mu.Lock()
+			op.o.launched = false
+			team.t.mu.Unlock()
+			q := op.Start()
+			team.t.mu.Lock()
+			if !op.o.launched {
+				fast["persistent allreduce"]++
 			}
-			if err := errors.Join(q.wait(ctx), b.wait(ctx), equals("sum", []int64{int64(2 * i), 1}, sum),
-				equals("bcast", []int64{int64(i + i%2)}, one)); err != nil {
+			team.t.mu.Unlock()
+			return q.Wait(ctx)
+		}
+		for i := range 1000 {
+			one := []int64{int64(i + r)}
+			call := func(name string, q *Request) error {
+				if q == &complete {
+					fast[name]++
+				}
+				return q.wait(ctx)
+			}
+			set := func() { sums[0], sums[1] = int64(i), int64(r) }
+			sum := func() error { return equals("sum", []int64{int64(2 * i), 1}, sums) }
+			err := call("barrier", StartBarrier(team.blocking))
+			set()
+			err = errors.Join(err, call("allreduce", StartAllreduce(team.blocking, nil, sums, Sum)), sum())
+			set()
+			err = errors.Join(err, started("started allreduce", StartAllreduce(team, nil, sums, Sum)), sum())
+			set()
+			err = errors.Join(err, again(), sum(), call("bcast", StartBcast(team.blocking, i%2, one)), equals("bcast", []int64{int64(i + i%2)}, one))
+			if err != nil {
 				return err
 			}
 		}
-		for _, name := range []string{"barrier", "allreduce", "bcast"} {
+		for _, name := range []string{"barrier", "allreduce", "started allreduce", "persistent allreduce", "bcast"} {
 			if r == 1 && fast[name] == 0 && runtime.NumCPU() > 1 {
 				return fmt.Errorf("no %s was over within its call: %v", name, fast)
 			}
@@ -250,4 +284,33 @@ func TestFlagsFast(t *testing.T) {
 		return nil
 	})
 	require.Zero(t, len(ts[0].t.ops))
+}
+
+// Operations that callbacks start one in another, each at the end of the one before, end, whether
+// they are over within their calls or not.
+func TestFlagsFromCallbacks(t *testing.T) {
+	const n = 2000
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	each(t, ts, func(_ int, team *Team) error {
+		over := make(chan error, 1)
+		sum := []int64{1}
+		var next func(i int)
+		next = func(i int) {
+			StartAllreduce(team, nil, sum, Max).Then(func(err error) {
+				if err != nil || i == n {
+					over <- err
+					return
+				}
+				next(i + 1)
+			})
+		}
+		next(0)
+		select {
+		case err := <-over:
+			return errors.Join(err, equals("greatest", []int64{1}, sum))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
 }

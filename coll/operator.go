@@ -37,6 +37,7 @@ type Operator[T any] struct {
 	code    uint8 // in headers: opFunc for functions of the application
 	inOrder bool  // not commutative
 	combine func(dst, src []T)
+	fold    folding // of built-in ones instead, once it has been made for a kind of elements
 }
 
 const (
@@ -72,6 +73,9 @@ func FuncInOrder[T any](combine func(dst, src []T)) Op[T] {
 // Sum adds. Integers wrap around. The order of the additions, and therefore the rounding
 // of floating-point sums, depends on the number of ranks and on the algorithm.
 func Sum[T Number]() Operator[T] {
+	if o, ok := made[T](opSum); ok {
+		return o
+	}
 	return Operator[T]{code: opSum, combine: func(dst, src []T) {
 		src = src[:len(dst)]
 		for i := range dst {
@@ -82,6 +86,9 @@ func Sum[T Number]() Operator[T] {
 
 // Prod multiplies. Overflow and rounding are as for Sum.
 func Prod[T Number]() Operator[T] {
+	if o, ok := made[T](opProd); ok {
+		return o
+	}
 	return Operator[T]{code: opProd, combine: func(dst, src []T) {
 		src = src[:len(dst)]
 		for i := range dst {
@@ -92,6 +99,9 @@ func Prod[T Number]() Operator[T] {
 
 // Min returns the smallest number, or NaN if any of the numbers is NaN.
 func Min[T Ordered]() Operator[T] {
+	if o, ok := made[T](opMin); ok {
+		return o
+	}
 	return Operator[T]{code: opMin, combine: func(dst, src []T) {
 		src = src[:len(dst)]
 		for i := range dst {
@@ -102,6 +112,9 @@ func Min[T Ordered]() Operator[T] {
 
 // Max returns the largest number, or NaN if any of the numbers is NaN.
 func Max[T Ordered]() Operator[T] {
+	if o, ok := made[T](opMax); ok {
+		return o
+	}
 	return Operator[T]{code: opMax, combine: func(dst, src []T) {
 		src = src[:len(dst)]
 		for i := range dst {
@@ -112,6 +125,9 @@ func Max[T Ordered]() Operator[T] {
 
 // And is the bitwise and; for bool, the logical one.
 func And[T Bits]() Operator[T] {
+	if o, ok := made[T](opAnd); ok {
+		return o
+	}
 	return Operator[T]{code: opAnd, combine: func(dst, src []T) {
 		d, s, rest, with := words(dst, src)
 		for i := range d {
@@ -125,6 +141,9 @@ func And[T Bits]() Operator[T] {
 
 // Or is the bitwise or; for bool, the logical one.
 func Or[T Bits]() Operator[T] {
+	if o, ok := made[T](opOr); ok {
+		return o
+	}
 	return Operator[T]{code: opOr, combine: func(dst, src []T) {
 		d, s, rest, with := words(dst, src)
 		for i := range d {
@@ -138,6 +157,9 @@ func Or[T Bits]() Operator[T] {
 
 // Xor is the bitwise exclusive or; for bool, the logical one.
 func Xor[T Bits]() Operator[T] {
+	if o, ok := made[T](opXor); ok {
+		return o
+	}
 	return Operator[T]{code: opXor, combine: func(dst, src []T) {
 		d := bytesOf(dst)
 		subtle.XORBytes(d, d, bytesOf(src))
@@ -164,28 +186,39 @@ type folding func(dst, src []byte, lower bool)
 // foldings are the built-in reductions, by kind of element, that were used.
 var foldings [opFunc][reflect.Complex128 + 1]atomic.Pointer[folding]
 
+// made returns a built-in reduction that was used before. A new one allocates its function.
+func made[T any](code uint8) (o Operator[T], ok bool) {
+	e, err := elementOf[T]()
+	if err != nil {
+		return o, false
+	}
+	f := foldings[code][e.kind].Load()
+	if f == nil {
+		return o, false
+	}
+	return Operator[T]{code: code, fold: *f}, true
+}
+
 // foldOf returns the operator as a reduction of memory with elements of a kind. It allocates for
 // functions of the application, and once for the others.
 func foldOf[T any](o *Operator[T], k reflect.Kind) folding {
-	if o.code >= opFunc {
-		return o.fold()
+	switch {
+	case o.fold != nil:
+		return o.fold
+	case o.code >= opFunc:
+		return o.folding()
 	}
-	p := &foldings[o.code][k]
-	f := p.Load()
-	if f == nil {
-		made := o.fold()
-		f = &made
-		p.Store(f)
-	}
-	return *f
+	f := o.folding()
+	foldings[o.code][k].Store(&f)
+	return f
 }
 
 // unalignedMax is the size of the pieces in which memory is copied that a reduction cannot
 // use where it is.
 const unalignedMax = 4096
 
-// fold returns the operator as a reduction of memory.
-func (o Operator[T]) fold() folding {
+// folding returns the operator as a reduction of memory.
+func (o Operator[T]) folding() folding {
 	return func(dst, src []byte, lower bool) {
 		if len(dst) == 0 {
 			return

@@ -3,6 +3,7 @@ package coll
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -84,7 +85,8 @@ func TestBitwise(t *testing.T) {
 			for i := range want {
 				want[i] = c.f(dst[i], src[i])
 			}
-			c.op().combine(dst, src)
+			o := c.op()
+			foldOf(&o, reflect.Uint8)(dst, src, false)
 			require.Equal(t, want, dst, "%s of %d bytes", name, n)
 		}
 	}
@@ -94,10 +96,11 @@ func TestBitwise(t *testing.T) {
 func BenchmarkReduction(b *testing.B) {
 	for name, op := range map[string]Op[uint64]{"Sum": Sum[uint64], "Min": Min[uint64], "And": And[uint64], "Or": Or[uint64], "Xor": Xor[uint64]} {
 		b.Run(name, func(b *testing.B) {
-			dst, src, f := make([]uint64, 64<<10), make([]uint64, 64<<10), op().combine
+			dst, src, o := make([]byte, 512<<10), make([]byte, 512<<10), op()
+			f := foldOf(&o, reflect.Uint64)
 			b.SetBytes(512 << 10)
 			for b.Loop() {
-				f(dst, src)
+				f(dst, src, false)
 			}
 		})
 	}

@@ -4,7 +4,8 @@ import "fmt"
 
 // Persistent is an operation whose arguments are fixed: it is planned once, and started any
 // number of times. Functions that begin with Prepare return it. After the first starts, a
-// start does not allocate. Its methods may be called from any goroutine.
+// start does not allocate, and is over within Start where the same blocking call would be soon.
+// Its methods may be called from any goroutine.
 type Persistent struct {
 	o *operation
 	t *Team

@@ -157,6 +157,31 @@ func TestPersistent(t *testing.T) {
 	})
 }
 
+// An operation that is prepared with the memory of a call that is over does not take that for one of
+// its own.
+func TestPrepareAfterCall(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	each(t, worlds(t, job(t, 2, "shm")), func(r int, team *Team) error {
+		for i := range 40 {
+			if err := StartBarrier(team).Wait(ctx); err != nil {
+				return err
+			}
+			if i < 4 { // the barrier is known by then
+				continue
+			}
+			barrier, err := PrepareBarrier(team)
+			if err != nil {
+				return err
+			}
+			q := barrier.Start()
+			if err := errors.Join(q.Wait(ctx), barrier.Close()); err != nil || !q.Done() {
+				return fmt.Errorf("barrier %d: done: %v: %w", i, q.Done(), err)
+			}
+		}
+		return nil
+	})
+}
+
 // A rank may call another form than others.
 func TestPersistentWithOthers(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
@@ -253,7 +278,7 @@ func TestPersistentAllocatesNothing(t *testing.T) {
 			for range 2 * maxLoose {
 				run()
 			}
-			require.Zero(t, testutil.AllocsPerRun(100, run), "%s of %d", x.name, n)
+			require.Zero(t, testutil.AllocsPerRun(1000, run), "%s of %d", x.name, n) // what other goroutines allocate is little beside so many
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -199,7 +200,8 @@ type memoryRates struct{ copy, fold float64 }
 var rates = sync.OnceValue(func() memoryRates {
 	const size, piece = 4 << 20, 64 << 10
 	dst, src := make([]float64, size/8), make([]float64, size/8)
-	sum := Sum[float64]().combine
+	op := Sum[float64]()
+	sum := foldOf(&op, reflect.Float64)
 	least := func(work func(dst, src []float64)) float64 {
 		best := math.Inf(1)
 		for range 3 {
@@ -212,7 +214,7 @@ var rates = sync.OnceValue(func() memoryRates {
 		return best / size
 	}
 	clear(src) // the first access of a page takes longer
-	return memoryRates{least(func(dst, src []float64) { copy(dst, src) }), least(sum)}
+	return memoryRates{least(func(dst, src []float64) { copy(dst, src) }), least(func(dst, src []float64) { sum(bytesOf(dst), bytesOf(src), false) })}
 })
 
 // foldCopies is the time of a reduction of memory in copies: it reads twice as much.

@@ -53,7 +53,10 @@ func (r *Request) end(letGo bool, err error) (then []func(error), free bool) {
 // Wait returns nil when the operation is complete on this rank: the results are there, and
 // the operation's memory may be used again. It returns the reason if the operation failed.
 // If ctx ends first, it returns the error of ctx, and the operation continues: see Cancel.
-func (r *Request) Wait(ctx context.Context) error {
+func (r *Request) Wait(ctx context.Context) error { return r.waitFor(ctx, true) }
+
+// waitFor is Wait. spins says that it begins as that of a blocking call, which has done so already.
+func (r *Request) waitFor(ctx context.Context, spins bool) error {
 	r.mu.Lock()
 	if r.ended {
 		defer r.mu.Unlock()
@@ -62,6 +65,9 @@ func (r *Request) Wait(ctx context.Context) error {
 	o := r.o
 	r.waiters++
 	r.mu.Unlock()
+	if spins {
+		o.spin()
+	}
 	err := o.over.Wait(ctx)
 	r.mu.Lock()
 	r.waiters--
@@ -119,7 +125,7 @@ func (r *Request) wait(ctx context.Context) error {
 	if r.refusal != nil || r == &complete {
 		return r.refusal
 	}
-	err := r.Wait(ctx)
+	err := r.waitFor(ctx, false)
 	if !r.Done() {
 		r.Cancel()
 		over := make(chan error, 1)

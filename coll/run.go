@@ -103,6 +103,7 @@ func (o *operation) renew(k key, r *Request) error {
 // prepare makes the operation persistent.
 func (o *operation) prepare(alg algorithm, chosen bool) {
 	o.prepared = &prepared{request: &Request{o: o}}
+	o.asked = call{} // of an earlier use: the first start is not one for startFast
 	if chosen {
 		o.schedule(alg)
 	}

@@ -170,7 +170,7 @@ func TestSharedTeams(t *testing.T) {
 		return errors.Join(teams[0].Close(), teams[1].Close())
 	})
 	for _, team := range ts {
-		require.EqualValues(t, areaOf(4), team.t.s.areas.Load(), "the areas of the teams were released")
+		testutil.Eventually(t, testutil.Limit, func() bool { return team.t.s.areas.Load() == int64(areaOf(4)) }, "the areas of the teams were released")
 	}
 }
 

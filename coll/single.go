@@ -244,10 +244,13 @@ func (b *board) read(o *operation, s *step) (wrong error, ok bool) {
 	if !b.told(peer, o.flag, o.flag<<tellBits|uint64(s.slot)) {
 		return nil, false // the team is being revoked
 	}
+	if err == nil {
+		return nil, true // what follows allocates
+	}
 	if pe := (*rma.PeerError)(nil); errors.As(err, &pe) {
 		err = &rma.PeerError{Rank: pe.Rank, Op: o.kind.String(), Err: pe.Err}
 	}
-	return err, err == nil
+	return err, false
 }
 
 // stop ends operations on the board: the memory of their calls may change behind it.

@@ -290,7 +290,7 @@ func (t *Team) start(o *operation) *Request {
 		o.prepare(c.choose(pr, ch.tag))
 		return o.prepared.request
 	}
-	if t.waits && o.prepared == nil && ch.tag == 0 {
+	if ch.tag == 0 {
 		if r := startFast(t, o); r != nil {
 			return r
 		}
@@ -332,17 +332,11 @@ func (ch *channel) number(o *operation) key {
 	return k
 }
 
-// enter puts an operation into the table of those in flight, and returns its request.
-func (t *team) enter(o *operation, k key) (*Request, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.enterLocked(o, k)
-}
-
 // full reports whether no more operations may be in flight. t.mu is held.
 func (t *team) full() bool { return len(t.ops)-t.asking >= maxInFlight }
 
-// enterLocked is enter when t.mu is held.
+// enterLocked puts an operation into the table of those in flight, and returns its request. t.mu
+// is held.
 func (t *team) enterLocked(o *operation, k key) (r *Request, err error) {
 	if t.err != nil {
 		return nil, t.err
@@ -376,7 +370,7 @@ func (t *team) launch(o *operation, alg algorithm, spins bool) (flag uint64) {
 	if !o.set(o.schedule(alg)) {
 		return 0
 	}
-	if flag > 0 && spins {
+	if flag > 0 {
 		t.board.remember(o)
 	}
 	t.mu.Lock()

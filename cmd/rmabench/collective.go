@@ -65,6 +65,7 @@ choice (algorithm auto), and at last a summary.`,
   rmabench coll --ops barrier,allreduce --sizes 8:1M --ranks 2 --fabric tcp
   rmabench coll --ops allreduce,alltoall --sizes 64K:4M --ranks 2,8 --fabric shm --peers openmpi,mpich --plot
   RMA_COLL_ALGORITHM=allreduce=ring rmabench coll --ops allreduce --sizes 1M --ranks 8 --format json
+  rmabench coll --ops barrier,allreduce --sizes 8 --ranks 2,4 --fabric shm --call persistent
   rmabench coll --choice --ops allreduce,bcast --sizes 8,4K,1M --ranks 2,4,8 --fabric shm
   rmabench coll --choice --ops allreduce,bcast --sizes 8,64K --ranks 8 --hosts 2`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -98,6 +99,7 @@ choice (algorithm auto), and at last a summary.`,
 	fl.IntVar(&f.req.Hosts, "hosts", 1, "as how many hosts this one counts, with as many ranks each: between them only links that reach other hosts are used (see RMA_HOST)")
 	fl.IntVar(&f.req.Rounds, "rounds", 3, fmt.Sprintf("number of repetitions of everything, in turn (with --choice: default %d)", collective.ChoiceRounds))
 	fl.DurationVar(&f.req.Time, "time", 50*time.Millisecond, fmt.Sprintf("time per series of a point (with --choice: default %v)", collective.ChoiceTime))
+	fl.StringVar(&f.req.Call, "call", collective.Calls[0], "the form that is measured: blocking, started (a start and a wait), or persistent (the same of an operation that is prepared once)")
 	fl.BoolVar(&f.choice, "choice", false, "compare the automatic choice with every algorithm, measured and predicted")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	fl.StringSliceVar(&f.peers, "peers", nil, "libraries to measure in turn, over shm or tcp: "+strings.Join(compare.MPINames(), ", "))
@@ -118,6 +120,8 @@ func (f *collFlags) requests() (reqs []collective.Request, err error) {
 	switch {
 	case f.choice && len(f.peers) > 0:
 		return nil, errors.New("--peers: not with --choice")
+	case f.choice && f.req.Call != collective.Calls[0]:
+		return nil, errors.New("--call: not with --choice")
 	case f.req.Hosts > 1 && len(f.peers) > 0:
 		return nil, errors.New("--peers: not with --hosts, which they do not know")
 	case f.plot && (len(f.peers) == 0 || f.form != "table"):

@@ -54,6 +54,7 @@ type Request struct {
 	Time   time.Duration `json:"time"`   // of a series
 	Choice bool          `json:"choice"` // compare the choice of the algorithm, instead of measuring latency
 	NBC    bool          `json:"nbc"`    // measure what a computation hides, instead
+	Call   string        `json:"call"`   // the form whose latency is measured, one of Calls; empty: the first
 }
 
 // Cells is the number of operations and sizes; a barrier has no size.
@@ -107,6 +108,8 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: shm does not reach other hosts", ErrRequest)
 	case r.Choice && r.Ranks > maxPredicted:
 		return fmt.Errorf("%w: %d ranks: the choice is predicted for up to %d", ErrRequest, r.Ranks, maxPredicted)
+	case r.Call != "" && !slices.Contains(Calls, r.Call):
+		return fmt.Errorf("%w: call %q: want %s", ErrRequest, r.Call, strings.Join(Calls, ", "))
 	case r.Rounds < 1 || r.Rounds > 1000:
 		return fmt.Errorf("%w: %d rounds: want 1 to 1000", ErrRequest, r.Rounds)
 	case r.Time <= 0 || r.Time > time.Minute:
@@ -180,7 +183,7 @@ func runLatency(ctx context.Context, t *coll.Team, req *Request, emit func(Resul
 					cells[k] = &cell{}
 					order = append(order, k)
 				}
-				mean, most, err := series(ctx, t, op, n, req.Time)
+				mean, most, err := series(ctx, t, op, n, req)
 				if err != nil {
 					return fmt.Errorf("%s of %d bytes: %w", op, n, err)
 				}
@@ -258,12 +261,17 @@ func callsIn(ctx context.Context, t *coll.Team, op string, call func() error, sp
 
 // series checks the result of an operation, and returns the mean time of a call in µs: over
 // the ranks, and of the slowest.
-func series(ctx context.Context, t *coll.Team, op string, n int, span time.Duration) (mean, most float64, err error) {
+func series(ctx context.Context, t *coll.Team, op string, n int, req *Request) (mean, most float64, err error) {
 	k := newKernel(ctx, t, op, n)
+	end, err := k.use(ctx, req.Call)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	if err := k.check(); err != nil {
 		return 0, 0, err
 	}
-	calls, err := callsIn(ctx, t, op, k.call, span)
+	calls, err := callsIn(ctx, t, op, k.call, req.Time)
 	if err != nil {
 		return 0, 0, err
 	}

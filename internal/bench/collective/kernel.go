@@ -12,9 +12,30 @@ import (
 // kernel is an operation on memory of its own. Blocks have n elements; block s of what rank r
 // sends has the elements element(r, s, i), so that a wrong result is found.
 type kernel struct {
-	call  func() error         // the blocking form
-	start func() *coll.Request // the form that returns a request
-	check func() error         // calls it, and returns ErrWrong if its result is wrong
+	call    func() error                     // the blocking form
+	start   func() *coll.Request             // the form that returns a request
+	prepare func() (*coll.Persistent, error) // the form that returns a persistent operation
+	check   func() error                     // calls it, and returns ErrWrong if its result is wrong
+}
+
+// Calls are the forms in which operations are called: the blocking one, a start and a wait, and
+// those of a persistent operation.
+var Calls = []string{"blocking", "started", "persistent"}
+
+// use makes call a form of Calls. close ends it.
+func (k *kernel) use(ctx context.Context, form string) (close func() error, err error) {
+	switch form {
+	case "started":
+		k.call = func() error { return k.start().Wait(ctx) }
+	case "persistent":
+		op, err := k.prepare()
+		if err != nil {
+			return nil, err
+		}
+		k.call = func() error { return op.Start().Wait(ctx) }
+		return op.Close, nil
+	}
+	return func() error { return nil }, nil
 }
 
 // element is element i of the block s of rank r. Sums over 256 ranks are exact.
@@ -40,34 +61,51 @@ func newKernel(ctx context.Context, t *coll.Team, op string, n int) *kernel {
 	}
 	copy(one, blocks[0])
 	k := map[string]kernel{
-		"barrier": {call: func() error { return coll.Barrier(ctx, t) }, start: func() *coll.Request { return coll.StartBarrier(t) }},
-		"bcast":   {call: func() error { return coll.Bcast(ctx, t, 0, one2) }, start: func() *coll.Request { return coll.StartBcast(t, 0, one2) }},
+		"barrier": {call: func() error { return coll.Barrier(ctx, t) },
+			start:   func() *coll.Request { return coll.StartBarrier(t) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareBarrier(t) }},
+		"bcast": {call: func() error { return coll.Bcast(ctx, t, 0, one2) },
+			start:   func() *coll.Request { return coll.StartBcast(t, 0, one2) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareBcast(t, 0, one2) }},
 		"reduce": {call: func() error { return coll.Reduce(ctx, t, 0, one, one2, coll.Sum) },
-			start: func() *coll.Request { return coll.StartReduce(t, 0, one, one2, coll.Sum) }},
+			start:   func() *coll.Request { return coll.StartReduce(t, 0, one, one2, coll.Sum) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareReduce(t, 0, one, one2, coll.Sum) }},
 		"allreduce": {call: func() error { return coll.Allreduce(ctx, t, one, one2, coll.Sum) },
-			start: func() *coll.Request { return coll.StartAllreduce(t, one, one2, coll.Sum) }},
+			start:   func() *coll.Request { return coll.StartAllreduce(t, one, one2, coll.Sum) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareAllreduce(t, one, one2, coll.Sum) }},
 		"reducescatter": {call: func() error { return coll.ReduceScatter(ctx, t, all, one2, coll.Sum) },
-			start: func() *coll.Request { return coll.StartReduceScatter(t, all, one2, coll.Sum) }},
+			start:   func() *coll.Request { return coll.StartReduceScatter(t, all, one2, coll.Sum) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareReduceScatter(t, all, one2, coll.Sum) }},
 		"gather": {call: func() error { return coll.Gather(ctx, t, 0, one, all2) },
-			start: func() *coll.Request { return coll.StartGather(t, 0, one, all2) }},
+			start:   func() *coll.Request { return coll.StartGather(t, 0, one, all2) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareGather(t, 0, one, all2) }},
 		"gatherv": {call: func() error { return coll.Gatherv(ctx, t, 0, one, blocks2) },
-			start: func() *coll.Request { return coll.StartGatherv(t, 0, one, blocks2) }},
+			start:   func() *coll.Request { return coll.StartGatherv(t, 0, one, blocks2) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareGatherv(t, 0, one, blocks2) }},
 		"scatter": {call: func() error { return coll.Scatter(ctx, t, 0, all, one2) },
-			start: func() *coll.Request { return coll.StartScatter(t, 0, all, one2) }},
+			start:   func() *coll.Request { return coll.StartScatter(t, 0, all, one2) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareScatter(t, 0, all, one2) }},
 		"scatterv": {call: func() error { return coll.Scatterv(ctx, t, 0, blocks, one2) },
-			start: func() *coll.Request { return coll.StartScatterv(t, 0, blocks, one2) }},
+			start:   func() *coll.Request { return coll.StartScatterv(t, 0, blocks, one2) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareScatterv(t, 0, blocks, one2) }},
 		"allgather": {call: func() error { return coll.Allgather(ctx, t, one, all2) },
-			start: func() *coll.Request { return coll.StartAllgather(t, one, all2) }},
+			start:   func() *coll.Request { return coll.StartAllgather(t, one, all2) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareAllgather(t, one, all2) }},
 		"allgatherv": {call: func() error { return coll.Allgatherv(ctx, t, one, blocks2) },
-			start: func() *coll.Request { return coll.StartAllgatherv(t, one, blocks2) }},
+			start:   func() *coll.Request { return coll.StartAllgatherv(t, one, blocks2) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareAllgatherv(t, one, blocks2) }},
 		"alltoall": {call: func() error { return coll.Alltoall(ctx, t, all, all2) },
-			start: func() *coll.Request { return coll.StartAlltoall(t, all, all2) }},
+			start:   func() *coll.Request { return coll.StartAlltoall(t, all, all2) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareAlltoall(t, all, all2) }},
 		"alltoallv": {call: func() error { return coll.Alltoallv(ctx, t, blocks, blocks2) },
-			start: func() *coll.Request { return coll.StartAlltoallv(t, blocks, blocks2) }},
+			start:   func() *coll.Request { return coll.StartAlltoallv(t, blocks, blocks2) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareAlltoallv(t, blocks, blocks2) }},
 		"scan": {call: func() error { return coll.Scan(ctx, t, one, one2, coll.Sum) },
-			start: func() *coll.Request { return coll.StartScan(t, one, one2, coll.Sum) }},
+			start:   func() *coll.Request { return coll.StartScan(t, one, one2, coll.Sum) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareScan(t, one, one2, coll.Sum) }},
 		"exscan": {call: func() error { return coll.Exscan(ctx, t, one, one2, coll.Sum) },
-			start: func() *coll.Request { return coll.StartExscan(t, one, one2, coll.Sum) }},
+			start:   func() *coll.Request { return coll.StartExscan(t, one, one2, coll.Sum) },
+			prepare: func() (*coll.Persistent, error) { return coll.PrepareExscan(t, one, one2, coll.Sum) }},
 	}[op]
 	received := one2
 	if strings.Contains(op, "gather") || strings.Contains(op, "alltoall") {

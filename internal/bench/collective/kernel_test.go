@@ -2,6 +2,8 @@ package collective
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +33,7 @@ func teams(t *testing.T, p int, f func(ctx context.Context, team *coll.Team) err
 	require.NoError(t, g.Wait())
 }
 
-// Both forms of every operation compute what is expected, and a result that is not there is found
+// All forms of every operation compute what is expected, and a result that is not there is found
 // at each rank that receives one.
 func TestKernels(t *testing.T) {
 	t.Parallel()
@@ -46,9 +48,11 @@ func TestKernels(t *testing.T) {
 				return err
 			}
 			blocking := k.call
-			k.call = func() error { return k.start().Wait(ctx) }
-			if err := k.check(); err != nil {
-				return err
+			for _, form := range Calls[1:] {
+				end, err := k.use(ctx, form)
+				if err := errors.Join(err, k.check(), end()); err != nil {
+					return fmt.Errorf("%s %s: %w", form, op, err)
+				}
 			}
 			k.call = func() error { return nil }
 			receives := op != "barrier" && !(team.Rank() != 0 && (op == "reduce" || op == "gather" || op == "gatherv")) &&
