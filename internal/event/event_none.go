@@ -38,6 +38,9 @@ func NewSet(...int) (*Set, error) { return nil, errNone }
 // Wait fails.
 func (*Set) Wait(time.Duration) (ready bool, err error) { return false, errNone }
 
+// Readable returns false.
+func (*Set) Readable(int) bool { return false }
+
 // Close does nothing: there is no set.
 func (*Set) Close() error { return nil }
 

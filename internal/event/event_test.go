@@ -81,7 +81,7 @@ func TestSetWaitsForAny(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, ready)
 			require.GreaterOrEqual(t, time.Since(start), 19*time.Millisecond, "nothing set: the whole time")
-			for _, e := range es {
+			for i, e := range es {
 				go e.Set()
 				start := time.Now()
 				for ready = false; !ready; { // a signal may end a wait
@@ -92,6 +92,9 @@ func TestSetWaitsForAny(t *testing.T) {
 				ready, err = Wait(e.FD(), 0)
 				require.NoError(t, err)
 				require.True(t, ready)
+				for j := range es {
+					require.Equal(t, i == j, s.Readable(j))
+				}
 				e.Clear()
 			}
 			require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = s.Wait(0) }))

@@ -97,5 +97,9 @@ func (s *Set) Wait(d time.Duration) (ready bool, err error) {
 	return n > 0, err
 }
 
+// Readable reports whether the descriptor that was argument i of NewSet was readable, or broken, when the
+// last Wait or WaitRaw found one that was.
+func (s *Set) Readable(i int) bool { return s.fds[i].Revents != 0 }
+
 // Close releases the set; the descriptors stay open.
 func (s *Set) Close() error { return nil }

@@ -14,6 +14,9 @@ import (
 // event, a peer would lose a second and not wait for ever.
 const sleepSlice = time.Second
 
+// wakingAt is the place of the descriptor for wake-ups in the sets.
+const wakingAt = 0
+
 // events holds the descriptors on which the progress goroutine sleeps: those of the links
 // and one for wake-ups.
 type events struct {
@@ -48,8 +51,9 @@ func newEvents(links []fabric.Link) (*events, error) {
 // wait returns when a descriptor is readable, or after d; and reports whether one was. For one
 // goroutine.
 func (ev *events) wait(d time.Duration) (ready bool, err error) {
-	ready, err = ev.set.Wait(d)
-	ev.waking.Clear()
+	if ready, err = ev.set.Wait(d); ready {
+		ev.clear(ev.set)
+	}
 	return ready, err
 }
 
@@ -60,10 +64,18 @@ func (ev *events) waitRaw(d time.Duration, links bool, word *atomic.Uint32, bits
 	if !links {
 		set = ev.alone
 	}
-	if ready, interrupted, err = set.WaitRaw(d, word, bits); !interrupted {
-		ev.waking.Clear()
+	if ready, interrupted, err = set.WaitRaw(d, word, bits); ready {
+		ev.clear(set)
 	}
 	return ready, interrupted, err
+}
+
+// clear makes waking unreadable if that has ended a wait for s. Most waits are ended by a link, and
+// need no further system call.
+func (ev *events) clear(s *event.Set) {
+	if s.Readable(wakingAt) {
+		ev.waking.Clear()
+	}
 }
 
 // wake makes wait return, now or the next time.
