@@ -151,7 +151,7 @@ func (x *Explanation) WriteText(w io.Writer) error {
 	if x.Ranks > 0 {
 		where := ""
 		if x.Hosts > 1 {
-			where = fmt.Sprintf(" on %d hosts, and between them %s of %.4g µs,", x.Hosts, x.Between, x.LatencyUS)
+			where = fmt.Sprintf(" on %d hosts, and between them %s of %.6g µs,", x.Hosts, x.Between, x.LatencyUS)
 		}
 		fmt.Fprintf(w, "%s of %d bytes by %d ranks over %s%s each with a processor\nfastest: %s\n\n", x.Op, x.Bytes, x.Ranks, x.Fabric, cmp.Or(where, ","), x.Plan)
 		for _, y := range x.Ways {
