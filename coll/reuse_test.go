@@ -179,6 +179,25 @@ func TestCallsAllocateNothing(t *testing.T) {
 	}
 }
 
+// A full team refuses operations, but not those of which other ranks have flags.
+func TestFullTeamEndsWhatHasBegun(t *testing.T) {
+	c := worlds(t, job(t, 2, "shm"))[0].t
+	o := c.unused()
+	o.arguments = arguments{problem: problem{call: call{kind: kindBarrier}, team: 2}, bufs: make([][]byte, 1)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range uint32(maxInFlight) {
+		c.ops[key{1, i}] = nil
+	}
+	_, refused := c.enterLocked(o, key{2, 0})
+	o.flag = 1
+	r, err := c.enterLocked(o, key{0, 0})
+	clear(c.ops)
+	require.ErrorIs(t, refused, ErrBusy)
+	require.NoError(t, err)
+	require.NotNil(t, r)
+}
+
 // A message of an earlier use of an operation is not one of the present use.
 func TestArriveLate(t *testing.T) {
 	ts := worlds(t, job(t, 2, "shm"))

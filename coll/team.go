@@ -341,7 +341,7 @@ func (t *team) enterLocked(o *operation, k key) (r *Request, err error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	if t.full() && k.tag != figuresTag { // others wait for those
+	if t.full() && k.tag != figuresTag && o.flag == 0 { // others wait for those, and for what startFast has begun
 		return nil, fmt.Errorf("coll: %v: %w", o.kind, ErrBusy)
 	}
 	if o.prepared != nil {
