@@ -61,6 +61,7 @@ type loop struct {
 	acc    drivers
 	asleep bool      // the links are armed
 	until  time.Time // end of the sleep
+	next   func()    // succeed, made once: a turn allocates nothing
 }
 
 // run is the progress goroutine. A panic of the protocol ends the process: no deferred
@@ -70,6 +71,7 @@ func (e *Engine) run(extraP bool) {
 		eng: e, timer: time.NewTimer(time.Hour), slice: minDoze,
 		sp: cpu.Spinner{Policy: &e.policy, Contention: e.contention},
 	}
+	l.next = func() { succeed(l) }
 	e.relay.init(extraP)
 	l.resume()
 }

@@ -224,7 +224,7 @@ func standBy(l *loop) {
 	r := &l.eng.relay
 	r.stood = true
 	r.baton.Or(standsBy)
-	go succeed(l)
+	go l.next()
 	go func() {}() // takes the place of the next one, whose goroutine shares the time slice of this
 }
 
