@@ -261,9 +261,6 @@ func TestPersistentMisuse(t *testing.T) {
 // A start of a persistent operation allocates nothing, whether its messages come before the
 // start or after it.
 func TestPersistentAllocatesNothing(t *testing.T) {
-	if testutil.Race {
-		t.Skip("sync.Pool drops items at random under the race detector")
-	}
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, job(t, 2, "shm"))
 	for _, n := range []int{1, 100} {
@@ -281,7 +278,9 @@ func TestPersistentAllocatesNothing(t *testing.T) {
 			for range 2 * maxLoose {
 				run()
 			}
-			require.Zero(t, testutil.AllocsPerRun(1000, run), "%s of %d", x.name, n) // what other goroutines allocate is little beside so many
+			if !testutil.Race { // under which sync.Pool forgets
+				require.Zero(t, testutil.AllocsPerRun(1000, run), "%s of %d", x.name, n) // what other goroutines allocate is little beside so many
+			}
 		}
 	}
 }

@@ -138,9 +138,6 @@ func TestReuseAfterEveryKindOfWait(t *testing.T) {
 // Calls that are alike allocate nothing in the blocking form, and the request only in the
 // form that returns it.
 func TestCallsAllocateNothing(t *testing.T) {
-	if testutil.Race {
-		t.Skip("sync.Pool drops items at random under the race detector")
-	}
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, job(t, 2, "shm"))
 	for _, n := range []int{1, 100} {
@@ -170,11 +167,15 @@ func TestCallsAllocateNothing(t *testing.T) {
 			for range 2 * maxLoose {
 				blocking()
 			}
-			require.Zero(t, testutil.AllocsPerRun(1000, blocking), "%s of %d", name, n)
+			if !testutil.Race { // under which sync.Pool forgets
+				require.Zero(t, testutil.AllocsPerRun(1000, blocking), "%s of %d", name, n)
+			}
 			for range 2 * maxFree { // requests are given away
 				started()
 			}
-			require.LessOrEqual(t, testutil.AllocsPerRun(1000, started), 2.0, "%s of %d", name, n)
+			if !testutil.Race {
+				require.LessOrEqual(t, testutil.AllocsPerRun(1000, started), 2.0, "%s of %d", name, n)
+			}
 		}
 	}
 }

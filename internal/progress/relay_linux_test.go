@@ -35,12 +35,14 @@ func twoPs(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(was) })
 }
 
-// relayed is an engine with a relay, on a link where nothing happens.
-func relayed(t *testing.T, p Protocol) (*Engine, *idle) {
+// relayed is an engine that may have a relay, on a link where nothing happens.
+func relayed(t *testing.T, p Protocol) (*Engine, *idle) { return startedWith(t, p, true) }
+
+func startedWith(t *testing.T, p Protocol, extraP bool) (*Engine, *idle) {
 	l := newIdle(t, 1)
 	e, err := New([]fabric.Link{l}, p, cpu.Default(), cpu.NoHome)
 	require.NoError(t, err)
-	e.Start(true)
+	e.Start(extraP)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e, l
 }
@@ -90,13 +92,18 @@ func TestRelayFollowsTheLoad(t *testing.T) {
 // GOMAXPROCS that the application sets during the relay ends it, and is kept: the goroutine must not
 // sleep on a P that the application counts on.
 func TestRelayKeepsWhatTheApplicationSets(t *testing.T) {
-	twoPs(t)
-	e, _ := relayed(t, nothing{})
-	defer compute(2)()
-	begins(t, e)
-	runtime.GOMAXPROCS(4)
-	until(t, func() bool { return !e.relay.on.Load() }, "end of the relay")
-	require.Equal(t, 4, runtime.GOMAXPROCS(0))
+	for _, n := range []int{1, 4} {
+		twoPs(t)
+		e, _ := relayed(t, nothing{})
+		end := compute(2)
+		begins(t, e)
+		runtime.GOMAXPROCS(n)
+		until(t, func() bool { return !e.relay.on.Load() }, "end of the relay")
+		end() // beside one P another relay may have begun
+		until(t, func() bool { return !e.relay.on.Load() && runtime.GOMAXPROCS(0) == n }, "what was set")
+		require.NoError(t, e.Close())
+		require.Equal(t, n, runtime.GOMAXPROCS(0))
+	}
 }
 
 // A process with one P gets another one as well.
@@ -115,10 +122,7 @@ func TestRelayBesideOneP(t *testing.T) {
 // No P is added where that is not allowed.
 func TestNoRelay(t *testing.T) {
 	twoPs(t)
-	e, err := New([]fabric.Link{newIdle(t, 1)}, nothing{}, cpu.Default(), cpu.NoHome)
-	require.NoError(t, err)
-	e.Start(false)
-	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	e, _ := startedWith(t, nothing{}, false)
 	defer compute(4)()
 	for range 20 {
 		roundTrip(e)
