@@ -204,7 +204,10 @@ func (l *Locks) take(m rma.Envelope, parts [][]byte) {
 	}
 	f, err := parse(b)
 	if err != nil {
-		l.lost(m.From, math.MaxInt, err)
+		l.mu.Lock()
+		out := l.lose(m.From, math.MaxInt, err)
+		l.mu.Unlock()
+		l.send(out)
 		return
 	}
 	epoch := l.epoch(m.From)
@@ -298,14 +301,6 @@ func (l *Locks) notice(rank, epoch int, why error) []outgoing {
 	return l.lose(rank, epoch, why)
 }
 
-// lost is lose for callers without l.mu.
-func (l *Locks) lost(rank, epoch int, why error) {
-	l.mu.Lock()
-	out := l.lose(rank, epoch, why)
-	l.mu.Unlock()
-	l.send(out)
-}
-
 // close fails all waits.
 func (l *Locks) close() {
 	l.mu.Lock()
@@ -334,8 +329,9 @@ func (l *Locks) send(out []outgoing) {
 			if h := l.mine[a.serial]; h != nil && a.kind == kindLock {
 				l.end(h, err)
 			}
+			out := l.lose(a.to, epoch, err)
 			l.mu.Unlock()
-			l.lost(a.to, epoch, err)
+			l.send(out)
 		})
 	}
 }

@@ -113,19 +113,8 @@ func (t *table) lost(rank, epoch int, out []outgoing) []outgoing {
 	if t.count[rank] == 0 {
 		return out
 	}
-	gone := map[uint64]bool{} // the keys
-	last := uint64(0)
 	of := func(c claim) bool { return c.rank == rank && t.asked[c].epoch < epoch }
-	for c, e := range t.asked {
-		if of(c) {
-			gone[e.key], last = true, max(last, c.serial)
-		}
-	}
-	if last == 0 {
-		return out
-	}
-	for key := range gone {
-		l := t.locks[key]
+	for key, l := range t.locks {
 		l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool { return of(w.claim) })
 		had := len(l.holders)
 		l.holders = slices.DeleteFunc(l.holders, of)
@@ -142,10 +131,15 @@ func (t *table) lost(rank, epoch int, out []outgoing) []outgoing {
 		}
 		out = t.advance(key, l, out)
 	}
+	last := uint64(0)
 	for c := range t.asked {
 		if of(c) {
+			last = max(last, c.serial)
 			t.forget(c)
 		}
+	}
+	if last == 0 {
+		return out
 	}
 	return append(out, outgoing{rank, frame{kind: kindForgotten, serial: last}})
 }

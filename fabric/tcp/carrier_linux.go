@@ -70,13 +70,7 @@ func liveAddrs() (map[netip.Addr]bool, error) {
 // giveUpDead shuts down the first connections of endpoints of l that resume, if their local address is
 // not in live: their owner detects the end.
 func giveUpDead(l *link, live map[netip.Addr]bool) {
-	l.mu.Lock()
-	eps := make([]*endpoint, 0, len(l.all))
-	for e := range l.all {
-		eps = append(eps, e)
-	}
-	l.mu.Unlock()
-	for _, e := range eps {
+	for _, e := range endpoints(l) {
 		e.mu.Lock()
 		if e.state.Load() == epUp && e.resumes && e.sock.open() {
 			if here, ok := localOf(e.sock.fd); ok && !live[here] {

@@ -67,13 +67,7 @@ func (l *link) Close() error {
 	l.stop()
 	closeListeners(l)
 	l.pending.closeAll()
-	l.mu.Lock()
-	eps := make([]*endpoint, 0, len(l.all))
-	for e := range l.all {
-		eps = append(eps, e)
-	}
-	l.mu.Unlock()
-	for _, e := range eps {
+	for _, e := range endpoints(l) {
 		_ = e.Close()
 		e.hangUp()
 		e.release()

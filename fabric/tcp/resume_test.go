@@ -24,13 +24,7 @@ var resumes = Config{Resume: true, Paths: []netip.Addr{netip.MustParseAddr("127.
 // cut shuts down one of the sockets of each endpoint that is up, in some direction. It returns their
 // number.
 func cut(l *link, rng *rand.Rand) (n int) {
-	l.mu.Lock()
-	var eps []*endpoint
-	for e := range l.all {
-		eps = append(eps, e)
-	}
-	l.mu.Unlock()
-	for _, e := range eps {
+	for _, e := range endpoints(l) {
 		e.mu.Lock()
 		if fds := []int{e.sock.fd}; e.state.Load() == epUp && e.sock.open() {
 			for i := range e.lanes.all {

@@ -4,8 +4,10 @@ package tcp
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,6 +184,13 @@ type stranger struct {
 	since time.Time
 	net   netip.Prefix // its network
 	named bool         // it has named an endpoint, which a stranger cannot guess
+}
+
+// endpoints returns the endpoints of l that have not been released.
+func endpoints(l *link) []*endpoint {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.all))
 }
 
 // ended is what a link keeps of an endpoint that has ended.
