@@ -19,12 +19,24 @@ const (
 	algShared                  // all ranks with all, by memory that they share
 	algSingle                  // all ranks with all, each reads the memory of the others' calls
 	algHierarchy               // within each host, among one rank of each, within each host
+	algTree3                   // k-nomial trees: a rank has up to k-1 children at a level, of which the binomial one has 1
+	algTree4
+	algTree8
+	algTree16
+	algCirculant // blocks on a circulant graph, in the fewest rounds
 	numAlgorithms
 )
 
-var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter", "flags", "shared", "single", "hierarchy"}
+var algNames = [numAlgorithms]string{"auto", "dissemination", "binomial", "chain", "linear", "doubling", "halving", "ring", "scatter", "flags", "shared", "single", "hierarchy",
+	"3-nomial", "4-nomial", "8-nomial", "16-nomial", "circulant"}
 
 func (a algorithm) String() string { return algNames[a] }
+
+// radices are those of k-nomial trees: k, by algorithm.
+var radices = [numAlgorithms]int{algBinomial: 2, algTree3: 3, algTree4: 4, algTree8: 8, algTree16: 16}
+
+// radix returns k of an algorithm that is a k-nomial tree, 0 if it is none.
+func (a algorithm) radix() int { return radices[a] }
 
 // linear reports whether an exchange of all with all by p ranks is by a message for each pair: by
 // flags, if a board has as many lines.
@@ -100,14 +112,14 @@ func possible(of *[numKinds][]algorithm) (out [numKinds][16][]algorithm) {
 var (
 	allAlgorithms = [numKinds][]algorithm{
 		kindBarrier:        {algDissemination, algLinear, algFlags, algShared, algHierarchy},
-		kindBcast:          {algBinomial, algChain, algScatter, algFlags, algShared, algSingle, algHierarchy},
-		kindReduce:         {algBinomial, algChain, algScatter, algFlags, algShared, algSingle, algHierarchy},
+		kindBcast:          {algBinomial, algTree3, algTree4, algTree8, algTree16, algChain, algScatter, algCirculant, algFlags, algShared, algSingle, algHierarchy},
+		kindReduce:         {algBinomial, algTree3, algTree4, algTree8, algTree16, algChain, algCirculant, algScatter, algFlags, algShared, algSingle, algHierarchy},
 		kindAllreduce:      {algDoubling, algHalving, algRing, algLinear, algFlags, algShared, algSingle, algHierarchy},
 		kindReduceScatter:  {algDoubling, algLinear, algShared, algSingle, algHierarchy},
 		kindReduceScatterv: {algDoubling, algLinear},
-		kindGather:         {algBinomial, algLinear, algShared, algSingle, algHierarchy},
+		kindGather:         {algBinomial, algTree3, algTree4, algTree8, algTree16, algLinear, algShared, algSingle, algHierarchy},
 		kindGatherv:        {algLinear},
-		kindScatter:        {algBinomial, algLinear, algShared, algSingle, algHierarchy},
+		kindScatter:        {algBinomial, algTree3, algTree4, algTree8, algTree16, algLinear, algShared, algSingle, algHierarchy},
 		kindScatterv:       {algLinear},
 		kindAllgather:      {algDissemination, algRing, algLinear, algFlags, algShared, algSingle, algHierarchy},
 		kindAllgatherv:     {algLinear, algRing},
@@ -118,7 +130,7 @@ var (
 	}
 	// Those that keep the order of the operands, where not all do.
 	inOrderAlgorithms = [numKinds][]algorithm{
-		kindReduce:    {algBinomial, algFlags, algShared, algSingle, algHierarchy},
+		kindReduce:    {algBinomial, algTree3, algTree4, algTree8, algTree16, algFlags, algShared, algSingle, algHierarchy},
 		kindAllreduce: {algDoubling, algLinear, algFlags, algShared, algSingle, algHierarchy},
 
 		kindReduceScatter: {algDoubling, algLinear, algShared, algSingle},

@@ -324,12 +324,10 @@ func TestConformance(t *testing.T) {
 				for i, f := range []string{
 					"bcast=chain,reduce=chain,allreduce=halving,allgather=ring,alltoall=linear,gather=linear,scatter=linear,reducescatter=linear",
 					"bcast=scatter,reduce=scatter,allreduce=ring,allgather=linear,allgatherv=ring,reducescatter=doubling,reducescatterv=linear",
-					"barrier=linear,allreduce=linear",
+					"barrier=linear,allreduce=linear,bcast=circulant,reduce=circulant,gather=3-nomial,scatter=4-nomial",
 				} {
-					force, err := parseForced(f)
-					require.NoError(t, err)
 					for _, team := range ts {
-						team.t.s.force = force // no operation is in flight
+						require.NoError(t, team.Force(f)) // no operation is in flight
 					}
 					for _, n := range []int{3, 1100} {
 						each(t, ts, func(_ int, team *Team) error { return conform(ctx, team, (p-1)/(i+1), n, uint64(n)) })
@@ -346,7 +344,7 @@ func TestLarge(t *testing.T) {
 		const p, n = 3, 1 << 19 // 4 MiB
 		ts := worlds(t, job(t, p, fabric))
 		ctx := testutil.Context(t, testutil.Limit)
-		for _, alg := range []algorithm{algBinomial, algChain, algScatter, algDoubling, algHalving, algRing, algLinear} {
+		for _, alg := range []algorithm{algBinomial, algTree3, algChain, algScatter, algCirculant, algDoubling, algHalving, algRing, algLinear} {
 			for _, team := range ts {
 				team.t.s.force = map[kind]algorithm{kindBcast: alg, kindAllreduce: alg, kindReduce: alg}
 			}

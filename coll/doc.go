@@ -64,6 +64,7 @@
 //	create.go     New, Split, Shrink: members exchange the numbers by which they know the team
 //	algorithm.go  the algorithms; messages.go makes their schedules; choose.go which one is
 //	              used, by predicted time (predict.go) or by RMA_COLL_ALGORITHM
+//	circulant.go  rounds of a broadcast or reduction on a circulant graph
 //	hosts.go      hosts: which ranks are on one host, and algorithms that cross between hosts once
 //	check.go      RMA_COLL_CHECK: ranks tell each other about their calls
 //	flags.go      board: small operations through memory that the ranks of a host map;

@@ -101,21 +101,26 @@ func (b *builder) tree(alg algorithm, root int) (parent int, children []int) {
 		}
 		return parent, children
 	}
-	d := 1
-	for ; d < p && v&d == 0; d *= 2 {
-		if v+d < p {
-			children = append(children, real(v+d))
+	k := max(2, alg.radix())
+	w := 1
+	for ; w < p && v/w%k == 0; w *= k {
+		for c := v + w; c < min(p, v+k*w); c += w {
+			children = append(children, real(c))
 		}
 	}
 	if v > 0 {
-		parent = real(v - d)
+		parent = real(v - v/w%k*w)
 	}
 	return parent, children
 }
 
 func (b *builder) bcast(alg algorithm, root int, m mem) {
-	if alg == algScatter {
-		v := (b.rank - root + b.size) % b.size
+	v := (b.rank - root + b.size) % b.size
+	switch alg {
+	case algCirculant:
+		(&circulant{builder: b, root: root}).bcast(m)
+		return
+	case algScatter:
 		blocks := b.blocks(m, b.size) // block i is scattered to the rank i above the root
 		last := b.scatterTree(root, v, blocks)
 		byRank := make([]mem, b.size)
@@ -124,14 +129,14 @@ func (b *builder) bcast(alg algorithm, root int, m mem) {
 		}
 		b.ring(byRank, last, func(rank, of int) bool { // the scatter has left that block there
 			v, i := (rank-root+b.size)%b.size, (of-root+b.size)%b.size
-			return v <= i && i < v+subtree(v, b.size)
+			return v <= i && i < v+subtree(v, b.size, 2)
 		})
 		return
 	}
 	parent, children := b.tree(alg, root)
 	slices.Reverse(children) // the largest subtree first
 	segments := []mem{m}
-	if b.size > 3 || b.size > 2 && alg != algBinomial { // a rank passes data on
+	if b.size > max(2, alg.radix()+1) || b.size > 2 && alg.radix() == 0 { // a rank passes data on
 		segments = b.segments(m)
 	}
 	for _, s := range segments {
@@ -145,13 +150,14 @@ func (b *builder) bcast(alg algorithm, root int, m mem) {
 	}
 }
 
-// subtree returns how many blocks the rank v above the root has in a binomial scatter or
-// gather, its own first.
-func subtree(v, p int) int {
-	if v == 0 {
-		return p
+// subtree returns how many blocks the rank v above the root has in a scatter or gather by a
+// k-nomial tree, its own first.
+func subtree(v, p, k int) int {
+	w := 1
+	for w < p && v/w%k == 0 {
+		w *= k
 	}
-	return min(v&-v, p-v)
+	return min(w, p-v)
 }
 
 // span returns blocks lo to hi-1, which are adjacent, as one.
@@ -167,11 +173,11 @@ func (b *builder) scatterTree(root, v int, blocks []mem) int32 {
 	parent, children := b.tree(algBinomial, root)
 	got := none
 	if parent >= 0 {
-		got = b.recv(parent, span(blocks, v, v+subtree(v, b.size)))
+		got = b.recv(parent, span(blocks, v, v+subtree(v, b.size, 2)))
 	}
 	for _, c := range slices.Backward(children) {
 		cv := (c - root + b.size) % b.size
-		b.send(c, span(blocks, cv, cv+subtree(cv, b.size)), got)
+		b.send(c, span(blocks, cv, cv+subtree(cv, b.size, 2)), got)
 	}
 	return got
 }
@@ -197,8 +203,12 @@ func (b *builder) ring(blocks []mem, first int32, has func(rank, block int) bool
 func own(rank, block int) bool { return rank == block }
 
 func (b *builder) reduce(alg algorithm, root int, send, recv mem) {
-	if alg == algScatter {
+	switch {
+	case alg == algScatter:
 		b.reduceByBlocks(root, send, recv)
+		return
+	case alg == algCirculant:
+		(&circulant{builder: b, root: root}).reduce(send, recv)
 		return
 	}
 	top := root
@@ -442,17 +452,17 @@ func (b *builder) gather(alg algorithm, root int, send mem, recv []mem) {
 		}
 		return
 	}
-	parent, children := b.tree(algBinomial, root)
-	v := (b.rank - root + p) % p
+	parent, children := b.tree(alg, root)
+	k, v := alg.radix(), (b.rank-root+p)%p
 	if len(children) == 0 && parent >= 0 {
 		b.send(parent, send)
 		return
 	}
-	all := b.blocksOf(send.n, subtree(v, p))
+	all := b.blocksOf(send.n, subtree(v, p, k))
 	got := []int32{b.copy(all[0], send)}
 	for _, c := range children {
 		cv := (c - root + p) % p
-		got = append(got, b.recv(c, span(all, cv-v, cv-v+subtree(cv, p))))
+		got = append(got, b.recv(c, span(all, cv-v, cv-v+subtree(cv, p, k))))
 	}
 	last := b.join(got...)
 	if parent >= 0 {
@@ -488,13 +498,13 @@ func (b *builder) scatter(alg algorithm, root int, send []mem, recv mem) {
 		b.copy(recv, send[root])
 		return
 	}
-	parent, children := b.tree(algBinomial, root)
-	v := (b.rank - root + p) % p
+	parent, children := b.tree(alg, root)
+	k, v := alg.radix(), (b.rank-root+p)%p
 	if len(children) == 0 && parent >= 0 {
 		b.recv(parent, recv)
 		return
 	}
-	all := b.blocksOf(recv.n, subtree(v, p))
+	all := b.blocksOf(recv.n, subtree(v, p, k))
 	var got int32
 	if parent >= 0 {
 		got = b.recv(parent, span(all, 0, len(all)))
@@ -507,7 +517,7 @@ func (b *builder) scatter(alg algorithm, root int, send []mem, recv mem) {
 	}
 	for _, c := range slices.Backward(children) {
 		cv := (c - root + p) % p
-		b.send(c, span(all, cv-v, cv-v+subtree(cv, p)), got)
+		b.send(c, span(all, cv-v, cv-v+subtree(cv, p, k)), got)
 	}
 	b.copy(recv, all[0], got)
 }

@@ -524,6 +524,9 @@ type estimate struct {
 func (f *figures) estimates(c call, as []algorithm, p, n int) []estimate {
 	var es []estimate
 	for _, alg := range as {
+		if alg == algCirculant && circulantDivision(p, n*int(c.size)) == 1 { // its rounds are those of a binomial tree
+			continue
+		}
 		c.alg = alg
 		es = append(es, estimate{alg, f.estimate(c, p, n)})
 	}

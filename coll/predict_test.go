@@ -45,6 +45,9 @@ func TestPredict(t *testing.T) {
 				require.NoError(t, err)
 				maps := link == "shm"
 				as := available(call{kind: k}, byBoards(call{kind: k, size: 1, count: uint64(n)}, 7).and(byBoard{maps, maps, maps}), false)
+				if slices.Contains(as, algCirculant) && n < 64<<10 {
+					as = as[1:]
+				}
 				require.Len(t, es, len(as))
 				for i, e := range es {
 					require.Positive(t, e.NS)
@@ -65,17 +68,17 @@ func TestPredict(t *testing.T) {
 			require.Equal(t, "shared", first("bcast", 8))
 		} else {
 			require.Equal(t, "doubling", small, link)
-			require.Equal(t, "binomial", first("bcast", 8), link)
+			require.Contains(t, first("bcast", 8), "nomial", link)
 		}
 		require.NotEqual(t, "doubling", first("Allreduce", 16<<20), link)
 		if link == "shm" { // each receiver copies for itself: the root is no bottleneck
-			require.Equal(t, "binomial", first("bcast", 64<<20))
+			require.Contains(t, first("bcast", 64<<20), "nomial")
 		} else {
-			require.NotEqual(t, "binomial", first("bcast", 64<<20), link)
+			require.Equal(t, "circulant", first("bcast", 64<<20), link)
 		}
 		require.NotEqual(t, "dissemination", first("alltoall", 1<<20), link)
 		if link != "shm" {
-			require.Equal(t, "binomial", first("reduce", 4<<10), "%s: few messages before little data", link)
+			require.Contains(t, first("reduce", 4<<10), "nomial", "%s: few messages before little data", link)
 		}
 	}
 	p := sampling.Defaults("shm")
@@ -167,7 +170,7 @@ func TestPredictSharedProcessors(t *testing.T) {
 	alg, _ := best("reduce", 8, 8, 2)
 	require.Equal(t, "flags", alg)
 	alg, _ = best("reduce", 1<<10, 8, 2)
-	require.Equal(t, "binomial", alg)
+	require.Contains(t, alg, "nomial")
 	alg, _ = best("alltoall", 1<<20, 4, 2)
 	require.Equal(t, "linear", alg)
 
