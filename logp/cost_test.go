@@ -42,6 +42,8 @@ func TestFormulasOfTheSource(t *testing.T) {
 		s = p.Os.At(bytes + 16*int64(n) + 8)
 		require.InEpsilon(t, sum+(f-1)*p.G+p.Ls, total(t, p, b, Eager), 1e-9, "2.2.2")
 		require.InEpsilon(t, s+p.Ls, total(t, p, b, Gather), 1e-9, "2.3.1")
+		two := p.SendRecv(&l, b.Messages)
+		require.InEpsilon(t, p.Os.At(16)+sum+(f-1)*p.G+2*p.Ls, two.Total(), 1e-9, "2.2.1, whose Or is 0 here")
 		// 2.3.2 reads one contiguous source.
 		for i := range b.Messages {
 			b.Messages[i].Flags |= Joined
@@ -58,6 +60,24 @@ func TestFormulasOfTheSource(t *testing.T) {
 		want := p.Os.At(32*int64(n)+8) + f*p.Os.At(16) + sum + (f-1)*p.G + 2*p.Ls + p.Lh
 		require.InEpsilon(t, want, total(t, p, b, Scatter), 1e-9)
 	}
+}
+
+// What the source leaves out of two-sided messages: posting, registration, memory, Or.
+func TestSendRecv(t *testing.T) {
+	p, l := thesis(t), plain()
+	p.CPU, p.Or, p.R, p.Memory = Posting{A: 10, B: 1}, line(t, 5, 0, 0), line(t, 100, 1, 0), line(t, 7, 0, 0)
+	require.Zero(t, p.SendRecv(&l, nil))
+	for _, n := range []int{1, 3} {
+		bare := thesis(t).SendRecv(&l, sizes(make([]int64, n)...))
+		c := p.SendRecv(&l, sizes(make([]int64, n)...))
+		require.InDelta(t, bare.Total()+30+float64(1+2*n)+5+7, c.Total(), 1e-9)
+		require.Equal(t, []int{n, 1 + n}, []int{c.Ops, c.Reads})
+		ms := make([]Message, n) // registered at neither end
+		c2 := p.SendRecv(&l, ms)
+		require.InDelta(t, c.Total()+200*float64(n), c2.Total(), 1e-9)
+	}
+	ms := sizes(8, 8)
+	require.Zero(t, testing.AllocsPerRun(10, func() { _ = p.SendRecv(&l, ms) }))
 }
 
 // Aggregating a and b pays iff Os(a+b+2h+c) < Os(a) + Os(b) + g, and so on for

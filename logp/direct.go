@@ -57,6 +57,44 @@ func (p *Params) DirectFrom(l *Limits, there Flags) int64 {
 	return from
 }
 
+// SendRecv returns the cost of n two-sided messages of these sizes (send and receive queues of
+// verbs): the receiver posts a receive for each, into its final place, and says so; then the
+// sender sends them. It is the reference of §2.2.1 that one-sided modes are compared with, not a
+// mode: nothing is ever planned this way.
+//
+//	3·a + b·(1 + 2·n) + Os(r) + Or(r) + Σ Os(mi) + (n−1)·g + 2·Ls
+//
+// with r the size of the receiver's request (Limits.ReadRequest), plus Memory of all bytes. The
+// three posting calls are for n receives, the request, and n sends. There are no copies at either end, and no hard
+// latency. Or of the messages is 0: the adapter places them, and the receiver counts completions.
+// SendRecv does not allocate.
+func (p *Params) SendRecv(l *Limits, ms []Message) Cost {
+	n := len(ms)
+	c := Cost{Ops: n, Reads: 1 + n}
+	if n == 0 {
+		return Cost{}
+	}
+	var bytes int64
+	for _, x := range ms {
+		c.Terms[TermData] += p.Os.At(x.Size)
+		bytes += x.Size
+		if x.Flags&Registered == 0 {
+			c.Terms[TermRegister] += p.R.At(x.Size)
+		}
+		if x.Flags&DestRegistered == 0 {
+			c.Terms[TermRegister] += p.R.At(x.Size)
+		}
+	}
+	r := int64(l.ReadRequest)
+	c.Terms[TermPost] = 3*p.CPU.A + p.CPU.B*float64(1+2*n)
+	c.Terms[TermRequest] = p.Os.At(r)
+	c.Terms[TermReceive] = p.Or.At(r)
+	c.Terms[TermGap] = float64(n-1) * p.G
+	c.Terms[TermSoft] = 2 * p.Ls
+	c.Terms[TermMemory] = p.Memory.At(bytes)
+	return c
+}
+
 // Written describes messages of an explained backlog that are not part of its batch: they
 // are written to advertised receives.
 type Written struct {

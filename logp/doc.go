@@ -80,7 +80,8 @@
 //	planner.go  Planner: plans, cached by batch shape (shape.go); policy.go
 //	table.go    Tables: the text of tables of modes, and which rows decided
 //	pieces.go   Pieces: puts and gets of several pieces, as a chain or as a group
-//	direct.go   Direct: a message that is written to a destination known before
+//	direct.go   transfers that are no mode: Direct, a message that is written to a
+//	            destination known before; SendRecv, two-sided messages, for comparison
 //	explain.go  Explain: every candidate, term by term, and why
 //	fitextra.go FitExtra: costs beyond the curves, from measured batches
 //	fitheld.go  FitExtraHeldOut: the same from few batches, tested on others

@@ -84,7 +84,9 @@ round trip of the whole batch; receives are posted and memory is registered befo
   noise    the difference between two series of the best mode
   error    predicted over measured time, less 1, for eager/gather/scatter
   gain     with --table: time by that table of modes over that of the automatic choice,
-           less 1
+           less 1; over verbs: time of two-sided messages (send/recv, the reference, which
+           is never chosen) over that of the automatic choice, less 1, and before "regret"
+           the error of their predicted time
 
 Grids: default (batches of 1 to 128 messages of 8 bytes to 1 MiB and of mixed
 sizes), small, or a file such as {"n":[1,8],"mixes":["64","4K","bimodal"],

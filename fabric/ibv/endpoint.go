@@ -271,7 +271,7 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 		PathMTU: min(l.mtu, a.mtu), DestQPN: a.qpn, RQPSN: a.psn, SQPSN: e.psn,
 		MaxReadsDest: uint8(l.opt.MaxReads), MaxReads: uint8(min(l.opt.MaxReads, int(a.reads))),
 		MinRNRTimer: rnrTimer(e.opt.PeerTimeout), Timeout: retries(e.opt.PeerTimeout), RetryCount: maxRetries, RNRRetry: 6,
-		AH: l.route(l.gid, a.gid, a.lid),
+		AH: l.Route(a.gid, a.lid),
 	}
 	if err := e.qp.ToRTR(attr); err != nil {
 		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) {

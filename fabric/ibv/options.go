@@ -60,6 +60,16 @@ type place struct {
 	candidates []verbs.GIDEntry // for gid, the best first
 }
 
+// Port is the port that a link uses, for programs that open queue pairs of their own beside it.
+type Port struct {
+	Device string
+	Number int // from 1
+	Attr   verbs.PortAttr
+	GID    verbs.GIDEntry
+	MTU    verbs.MTU // bound of the path MTU
+	Inline int       // bytes that the device takes inline
+}
+
 // amazon is the vendor of EFA, whose packets take several paths at once.
 const amazon = 0x1d0f
 

@@ -180,6 +180,14 @@ func (l *Link) loop(g verbs.GIDEntry) (err error) {
 	return fmt.Errorf("%w: no answer within %v", errLoop, loopLimit)
 }
 
+// Port returns the port that the link uses.
+func (l *Link) Port() Port {
+	return Port{l.ctx.Name(), l.port, l.attr, l.gid, l.mtu, l.inline}
+}
+
+// Route returns the path from the link's port to a port of the peer.
+func (l *Link) Route(gid verbs.GID, lid uint16) verbs.AHAttr { return l.route(l.gid, gid, lid) }
+
 // route is the address of gid or lid from GID from of this port.
 func (l *Link) route(from verbs.GIDEntry, gid verbs.GID, lid uint16) verbs.AHAttr {
 	return verbs.AHAttr{DGID: gid, DLID: lid, SGIDIndex: uint8(from.Index), HopLimit: 64, Port: uint8(l.port),

@@ -80,6 +80,7 @@ var targets = []target{
 	{pkg: "examples/http", topologies: []string{"one"}, run: "/ibv"},
 	{pkg: "examples/kvstore", topologies: []string{"one"}, run: "/ibv", host: []string{"TestShardIsAMap"}},
 	{pkg: "examples/paramserver", topologies: []string{"one"}, run: "/ibv"},
+	{pkg: "internal/bench/choice", topologies: []string{"one"}, run: "TwoSided"},
 	{pkg: "cmd/rmabench", topologies: []string{"guests"}, script: betweenGuests},
 }
 

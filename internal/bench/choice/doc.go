@@ -15,6 +15,10 @@
 //   - intervals are of 95 %, by a bootstrap of the rounds (Interval).
 //   - prediction error = predicted/measured − 1.
 //
+// Over verbs, batches are also transferred by send and receive queues, as the reference
+// (logp.Params.SendRecv); the engine never does that. Their time is a whole one, from the posting
+// of the receives to the last completion.
+//
 // Puts and gets of several pieces are compared in the same way, with ways (logp.Way) in the
 // place of modes; their time is from the call to the placement of the pieces.
 //
@@ -32,6 +36,7 @@
 //	interval.go the rounds of a cell's series; confidence intervals
 //	pieces.go   puts and gets of several pieces: chain, group, automatic choice
 //	mover.go    the one-sided operations of two ranks, moving pieces
+//	sendrecv.go two-sided messages over verbs, the reference
 //	format.go   table and JSON lines
 //	explain.go  one batch, term by term
 //	curve.go    bandwidth over size, step by step around every switch

@@ -27,7 +27,7 @@ type Explanation struct {
 	LatencyUS float64 `json:"latency_us,omitempty"`
 	Plan      string  `json:"plan"`
 	Reason    string  `json:"reason"`
-	Ways      []Way   `json:"ways"` // the modes, then the plan
+	Ways      []Way   `json:"ways"` // the modes, the plan, then two-sided messages over verbs
 
 	Rows []logp.Row `json:"rows,omitempty"` // of the table of modes, that decided
 
@@ -95,6 +95,12 @@ func (k *rank) explain(ctx context.Context) (x *Explanation, err error) {
 			w = wayOf(c.Name, &c.Cost, us)
 		}
 		w.Confidence = c.Confidence
+		x.Ways = append(x.Ways, w)
+	}
+	if k.ref != nil {
+		c := k.params.SendRecv(&b.Limits, b.Messages)
+		w := wayOf("send/recv", &c, res.SendRecvUS)
+		w.Confidence = e.Candidates[logp.Eager].Confidence // of the same sizes
 		x.Ways = append(x.Ways, w)
 	}
 	return x, nil

@@ -79,14 +79,19 @@ type table struct {
 	w     io.Writer
 	n     int
 	rules bool // there is a column for a table of thresholds
+	ref   bool // there are columns for two-sided messages
 }
 
 func (t *table) Write(r Result) error {
 	t.rules = t.rules || r.TableUS > 0
+	t.ref = t.ref || r.SendRecvUS > 0
 	byTable := ""
 	if t.n%40 == 0 {
 		if t.rules {
 			byTable = fmt.Sprintf(" %11s %8s", "table µs", "gain")
+		}
+		if t.ref {
+			byTable += fmt.Sprintf(" %12s %8s %6s", "send/recv µs", "gain", "error")
 		}
 		if _, err := fmt.Fprintf(t.w, "%-6s %4s %-8s %11s %11s %11s %11s%s %8s %17s %8s %7s %21s %6s  %s\n", "fabric", "n", "mix",
 			"eager µs", "gather µs", "scatter µs", "auto µs", byTable, "regret", "95 %", "choosing", "noise", "error e/g/s", "auto", "plan"); err != nil {
@@ -95,11 +100,15 @@ func (t *table) Write(r Result) error {
 	}
 	t.n++
 	e, choosing := r.Error, "-"
+	byTable = ""
 	if r.Choosing != nil {
 		choosing = fmt.Sprintf("%+.1f%%", 100**r.Choosing)
 	}
 	if t.rules {
 		byTable = fmt.Sprintf(" %11.2f %+7.1f%%", r.TableUS, 100*r.OverTable)
+	}
+	if t.ref {
+		byTable += fmt.Sprintf(" %12.2f %+7.1f%% %+5.0f%%", r.SendRecvUS, 100*r.OverSendRecv, 100*r.ErrorSendRecv)
 	}
 	_, err := fmt.Fprintf(t.w, "%-6s %4d %-8s %11.2f %11.2f %11.2f %11.2f%s %+7.1f%% %+7.1f%%…%+7.1f%% %8s %6.1f%% %+6.0f%%/%+5.0f%%/%+5.0f%% %+5.0f%%  %s\n", r.Fabric, r.N, r.Mix,
 		r.Modes.Eager, r.Modes.Gather, r.Modes.Scatter, r.AutoUS, byTable, 100*r.Regret, 100*r.Regret95.Lo, 100*r.Regret95.Hi, choosing, 100*r.Noise,
@@ -114,6 +123,9 @@ func (t *table) Close(s Summary) error {
 	}
 	if s.OverTable != nil {
 		gain = fmt.Sprintf("gain over the table %v\n", *s.OverTable)
+	}
+	if s.OverSendRecv != nil {
+		gain += fmt.Sprintf("gain over send/recv %v, whose prediction error is %.1f %% in the median\n", *s.OverSendRecv, 100*s.SendRecv)
 	}
 	_, err := fmt.Fprintf(t.w, `
 %s: %d cells%s, seed %d

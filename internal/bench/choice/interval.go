@@ -18,6 +18,7 @@ type Series struct {
 	AgainOf string    `json:"again_of"`
 
 	Thresholds []float64 `json:"thresholds,omitempty"` // a table of thresholds, if requested
+	SendRecv   []float64 `json:"send_recv,omitempty"`  // two-sided messages, over verbs
 }
 
 func (s *Series) forced() [][]float64 { return [][]float64{s.Eager, s.Gather, s.Scatter} }

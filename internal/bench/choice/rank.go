@@ -25,6 +25,7 @@ type rank struct {
 	fabric  string
 	side    *pingpong.Side
 	polls   *pingpong.Rendezvous // used in place of side if not nil
+	ref     *twoSided            // nil: not verbs
 	sampled logp.Params          // before calibration
 	params  logp.Params          // in use
 	conn    bench.Conn
@@ -105,7 +106,14 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 		return k, err
 	}
 	if !req.Bare {
-		return k, k.calibrate(ctx)
+		if err := k.calibrate(ctx); err != nil {
+			return k, err
+		}
+	}
+	if len(req.Curves) == 0 {
+		if k.ref, err = openTwoSided(ctx, k, span); err != nil {
+			return k, fmt.Errorf("send/recv: %w", err)
+		}
 	}
 	return k, nil
 }
@@ -227,12 +235,13 @@ func Run(ctx context.Context, ctl bench.Control, open bench.Opener, req Request,
 }
 
 // Series of a cell: the modes, the automatic choice, the fastest mode of the pilot a
-// second time, and a table of thresholds if requested.
+// second time, a table of thresholds if requested, and two-sided messages over verbs.
 const (
 	auto       = logp.NumModes
 	again      = auto + 1
 	thresholds = again + 1
-	series     = thresholds + 1
+	reference  = thresholds + 1
+	series     = reference + 1
 )
 
 // policy returns the policy of a series.
@@ -259,12 +268,16 @@ func (k *rank) table() (p logp.Policy) {
 	return p
 }
 
-// played returns the number of series that alternate.
-func (k *rank) played() int {
+// played returns the series that alternate.
+func (k *rank) played(twoSided bool) []int {
+	all := []int{0, 1, 2, auto, again}
 	if p := k.table(); !p.Free() {
-		return series
+		all = append(all, thresholds)
 	}
-	return thresholds
+	if twoSided {
+		all = append(all, reference)
+	}
+	return all
 }
 
 // orders is rank 0's message after the pilot.
@@ -282,10 +295,14 @@ func (k *rank) cell(ctx context.Context, sizes []int, late bool, res *Result) (m
 	}
 	var o orders
 	pilot, failed := k.pilot(ctx)
+	twoSided, took := k.ref != nil && k.ref.load(sizes), 0.0
+	if twoSided && failed == nil {
+		took, failed = k.pilotTwoSided(ctx)
+	}
 	if failed != nil {
 		o.Err = failed.Error()
 	} else if k.ctl.Rank() == 0 && !late {
-		total := 0.0
+		total := took
 		for s := range pilot {
 			total += 2 * pilot[s]
 			if s < auto && pilot[s] < pilot[o.Best] {
@@ -298,12 +315,12 @@ func (k *rank) cell(ctx context.Context, sizes []int, late bool, res *Result) (m
 	if o, err = k.order(ctx, o, failed); err != nil || o.Trips == 0 {
 		return false, err
 	}
-	us, err := k.rounds(ctx, o)
+	us, err := k.rounds(ctx, o, k.played(twoSided))
 	if err != nil || k.ctl.Rank() != 0 {
 		return true, err
 	}
 	res.Rounds, res.Trips = k.req.Rounds, o.Trips
-	res.Series = Series{us[logp.Eager], us[logp.Gather], us[logp.Scatter], us[auto], us[again], logp.Mode(o.Best).String(), us[thresholds]}
+	res.Series = Series{us[logp.Eager], us[logp.Gather], us[logp.Scatter], us[auto], us[again], logp.Mode(o.Best).String(), us[thresholds], us[reference]}
 	if err := k.predict(res); err != nil {
 		return true, err
 	}
@@ -331,6 +348,16 @@ func (k *rank) pilot(ctx context.Context) (ns [auto + 1]float64, err error) {
 	return ns, nil
 }
 
+// pilotTwoSided is pilot for the reference: it returns the time of a whole transfer.
+func (k *rank) pilotTwoSided(ctx context.Context) (ns float64, err error) {
+	if err := k.ref.check(ctx); err != nil {
+		return 0, err
+	}
+	var times [2]int64
+	err = k.ref.Play(ctx, times[:])
+	return float64(slices.Min(times[:])) * cpu.NsPerTick(), err
+}
+
 // order sends rank 0's orders to rank 1; failed is this rank's error.
 func (k *rank) order(ctx context.Context, o orders, failed error) (orders, error) {
 	if failed != nil {
@@ -355,16 +382,18 @@ func (k *rank) order(ctx context.Context, o orders, failed error) (orders, error
 
 // rounds plays all series in alternation, each round beginning with another one, and
 // returns the lower quartile of each one's trips in every round, in µs.
-func (k *rank) rounds(ctx context.Context, o orders) (us [series][]float64, err error) {
+func (k *rank) rounds(ctx context.Context, o orders, played []int) (us [series][]float64, err error) {
 	times := make([]int64, o.Trips+1)
 	trips := make([]float64, o.Trips)
 	for r := range k.req.Rounds {
-		for i := range k.played() {
-			s := (i + r) % k.played()
-			if err := k.side.Channel().SetPolicy(k.policy(s, o.Best)); err != nil {
-				return us, err
+		for i := range played {
+			s := played[(i+r)%len(played)]
+			if s == reference {
+				err = k.ref.Play(ctx, times)
+			} else if err = k.side.Channel().SetPolicy(k.policy(s, o.Best)); err == nil {
+				err = k.side.Play(ctx, times)
 			}
-			if err := k.side.Play(ctx, times); err != nil {
+			if err != nil {
 				return us, err
 			}
 			for i, t := range times[1:] { // the first trip includes planning
@@ -402,6 +431,10 @@ func (k *rank) predict(res *Result) error {
 		if plan.Modes() != logp.ModeSet(0).With(logp.Mode(s)) {
 			res.Mixed = append(res.Mixed, logp.Mode(s).String())
 		}
+	}
+	if len(res.Series.SendRecv) > 0 {
+		c := k.params.SendRecv(&b.Limits, b.Messages)
+		res.PredictedSendRecv = c.Total() / 1e3
 	}
 	res.Predicted = modesOf(p)
 	return nil

@@ -60,6 +60,13 @@ type Result struct {
 	TableUS   float64 `json:"table_us,omitempty"`
 	OverTable float64 `json:"over_table,omitempty"`
 
+	// SendRecvUS is the time of two-sided messages over verbs, the reference, which is no mode;
+	// OverSendRecv is that over auto_us, less 1, and ErrorSendRecv its prediction error.
+	SendRecvUS        float64 `json:"send_recv_us,omitempty"`
+	PredictedSendRecv float64 `json:"predicted_send_recv_us,omitempty"`
+	ErrorSendRecv     float64 `json:"prediction_error_send_recv,omitempty"`
+	OverSendRecv      float64 `json:"over_send_recv,omitempty"`
+
 	Rounds int    `json:"rounds"`
 	Trips  int    `json:"trips"` // round trips of a series in a round
 	Series Series `json:"series_us,omitzero"`
@@ -90,6 +97,10 @@ func (r *Result) fill() {
 	if len(r.Series.Thresholds) > 0 {
 		r.TableUS = timeOf(r.Series.Thresholds)
 		r.OverTable = r.TableUS/r.AutoUS - 1
+	}
+	if len(r.Series.SendRecv) > 0 {
+		r.SendRecvUS = timeOf(r.Series.SendRecv)
+		r.OverSendRecv, r.ErrorSendRecv = r.SendRecvUS/r.AutoUS-1, r.PredictedSendRecv/r.SendRecvUS-1
 	}
 	if m, err := logp.ParseMode(r.Series.AgainOf); err == nil {
 		r.Noise = math.Abs(timeOf(r.Series.Again)/t[m] - 1)
@@ -133,6 +144,11 @@ type Summary struct {
 	// OverTable is the gain over the table of thresholds, if requested.
 	OverTable *Gain `json:"over_table,omitempty"`
 
+	// OverSendRecv is the gain over two-sided messages, over verbs, and SendRecv the median of
+	// the magnitude of their prediction errors.
+	OverSendRecv *Gain   `json:"over_send_recv,omitempty"`
+	SendRecv     float64 `json:"median_abs_prediction_error_send_recv,omitempty"`
+
 	// Over all cells and the modes that can carry them.
 	MedianAbsPredictionError float64 `json:"median_abs_prediction_error"`
 	PerMode                  Modes   `json:"median_abs_prediction_error_modes"`
@@ -170,7 +186,7 @@ func Summarize(rs []Result) (s Summary) {
 		return s
 	}
 	s.Fabric = rs[0].Fabric
-	var regret, choosing, noise, all, auto, overTable []float64
+	var regret, choosing, noise, all, auto, overTable, twoSided, twoSidedError []float64
 	var cells []Sample
 	var per [logp.NumModes][]float64
 	s.MaxVsEager = math.Inf(-1)
@@ -183,6 +199,9 @@ func Summarize(rs []Result) (s Summary) {
 		s.MaxVsEager = max(s.MaxVsEager, r.VsEager())
 		if r.TableUS > 0 {
 			overTable = append(overTable, r.TableUS/r.AutoUS)
+		}
+		if r.SendRecvUS > 0 {
+			twoSided, twoSidedError = append(twoSided, r.SendRecvUS/r.AutoUS), append(twoSidedError, math.Abs(r.ErrorSendRecv))
 		}
 		auto = append(auto, math.Abs(r.ErrorAuto))
 		for m, e := range r.Error.array() {
@@ -197,6 +216,10 @@ func Summarize(rs []Result) (s Summary) {
 	if len(overTable) > 0 {
 		g := gainOf(overTable)
 		s.OverTable = &g
+	}
+	if len(twoSided) > 0 {
+		g := gainOf(twoSided)
+		s.OverSendRecv, s.SendRecv = &g, Quantile(twoSidedError, 0.5)
 	}
 	s.MedianAbsPredictionError, s.Auto = Quantile(all, 0.5), Quantile(auto, 0.5)
 	s.PerMode = Modes{Quantile(per[0], 0.5), Quantile(per[1], 0.5), Quantile(per[2], 0.5)}
