@@ -14,8 +14,6 @@ type Channel struct {
 	receiver // first, because every poll accesses its cache line
 	core
 	sender
-	link    fabric.Link
-	memory  int    // bytes of rings and mirrors
 	maxPeer int    // Options.MaxPeerRing
 	imm     uint32 // immediate value of notifications
 	wakes   bool   // a plain write wakes this side
@@ -34,37 +32,37 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 		return nil, fmt.Errorf("open eager channel: %w", err)
 	}
 	c := &Channel{
-		link: link, maxPeer: o.MaxPeerRing, imm: o.Imm, wakes: caps.WakesOnWrite,
+		maxPeer: o.MaxPeerRing, imm: o.Imm, wakes: caps.WakesOnWrite,
 		receiver: receiver{rxRing: newRing(g, uint32(o.BlockSize)), rx: flowctl.NewReceiver(g), lapMode: o.Mode == ModeLap},
 		sender: sender{
-			ep: ep, tag: o.IDTag, maxSGE: caps.MaxSGE, inline: max(caps.MaxInline, 0), signalWRs: o.Depth / 4,
-			wrs: make([]fabric.WR, o.Batch),
+			link: link, ep: ep, tag: o.IDTag, maxSGE: caps.MaxSGE, inline: max(caps.MaxInline, 0), signalWRs: o.Depth / 4,
 		},
 	}
 	if len(steps) > 0 && c.rxRing.bytes() < fewPieces {
-		c.allot(2 * o.Batch)
+		c.allot(minBatch, 4*minBatch)
 	} else {
-		c.allot(o.Pieces)
+		c.allot(o.Batch, o.Pieces)
 	}
 	c.receiver.core, c.sender.core, c.back = &c.core, &c.core, &c.receiver
 	home, err := openRing(link, c.rxRing)
 	if err != nil {
 		return nil, fmt.Errorf("open eager channel: ring of %d bytes: %w", home.bytes(), err)
 	}
-	c.rz = &resizing{budget: o.Budget, steps: steps, pieces: o.Pieces, home: home, now: home}
+	c.rz = &resizing{budget: o.Budget, steps: steps, batch: o.Batch, pieces: o.Pieces, home: home, now: home}
 	c.in, c.cells = home.mem, (*[ringStart]byte)(home.mem)
 	c.memory = home.memory()
 	return c, nil
 }
 
-// fewPieces is the size in bytes below which what a ring holds takes few pieces.
+// fewPieces is the size in bytes below which what a ring holds takes few requests and pieces.
 const fewPieces = 64 << 10
 
 // Setup returns the data that the peer's Connect needs.
 func (c *Channel) Setup() Setup { return c.setup(&c.rz.home) }
 
-// Connect accepts the peer's set-up, which is not trusted, and allocates the mirror of its
-// ring. The endpoint must be connected before the first flush. Setup path.
+// Connect accepts the peer's set-up, which is not trusted. The endpoint must be connected
+// before the first flush. The first request, not Connect, allocates the mirror of the peer's
+// ring and the lists of requests, which a side that only receives does not need. Setup path.
 func (c *Channel) Connect(s Setup) error {
 	switch {
 	case c.err != nil:
@@ -86,12 +84,6 @@ func (c *Channel) Connect(s Setup) error {
 	case s.Mode == ModeLap && !caps.LastByteLast:
 		return fmt.Errorf("connect eager channel: %w: mode lap, but the link does not promise LastByteLast", ErrSetup)
 	}
-	m, err := openMirror(c.link, &r)
-	if err != nil {
-		return fmt.Errorf("connect eager channel: mirror of a ring of %d bytes: %w", r.bytes(), err)
-	}
-	c.out, c.outReg, c.outKey = m.mem, m.reg, m.reg.LKey()
-	c.memory += mirrorMemory(&r)
 	c.peer, c.rz.theirs, c.txRing, c.tx = s, s.Region, r, flowctl.NewSender(s.Geometry)
 	c.cursorOut = s.Mode == ModeCursor
 	if !c.cursorOut && c.link.Caps().MapsAlloc {

@@ -2,6 +2,7 @@ package eager
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
 )
@@ -150,6 +151,9 @@ func (s *sender) makeRoom(n, pieces int) bool {
 	if s.staged+n <= len(s.wrs) && s.pieces+pieces <= len(s.sges) {
 		return true
 	}
+	if s.wrs == nil {
+		return s.prepare()
+	}
 	used := 0 // by waiting requests
 	for i := s.first; i < s.staged; i++ {
 		used += len(s.wrs[i].Local)
@@ -165,6 +169,20 @@ func (s *sender) makeRoom(n, pieces int) bool {
 		w.Local = s.sges[s.pieces : s.pieces+len(w.Local)]
 		s.pieces += len(w.Local)
 	}
+	return true
+}
+
+// prepare allocates what requests need: the mirror of the peer's ring, and their lists. If that
+// fails, so does the channel.
+func (s *sender) prepare() bool {
+	m, err := openMirror(s.link, &s.txRing)
+	if err != nil {
+		_ = s.fail(fmt.Errorf("mirror of a ring of %d bytes: %w", s.txRing.bytes(), err))
+		return false
+	}
+	s.out, s.outReg, s.outKey = m.mem, m.reg, m.reg.LKey()
+	s.memory += mirrorMemory(&s.txRing)
+	s.wrs, s.sges = make([]fabric.WR, s.batch), make([]fabric.SGE, s.listed)
 	return true
 }
 

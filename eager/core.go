@@ -15,6 +15,7 @@ type core struct {
 	closed bool
 	due    uint8 // of the replacement of rings
 	rz     *resizing
+	memory int // bytes of rings and mirrors
 }
 
 // Err returns the error that ended the channel, or nil while it works.

@@ -212,8 +212,8 @@ func (c *Channel) move() {
 	z.before, c.peer, c.txRing = before, z.offer, r
 	c.peer.Imm = imm
 	c.cursorSent, c.signaled = c.tx.Head(), c.tx.Head()
-	if len(c.sges) < z.pieces {
-		c.allot(z.pieces)
+	if int(c.listed) < z.pieces {
+		c.allot(z.batch, z.pieces)
 	}
 	c.lax, c.open = true, true
 	c.due &^= dueMove

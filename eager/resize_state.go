@@ -34,6 +34,7 @@ type resizing struct {
 	budget *Budget          // nil: no bound
 	theirs fabric.RemoteKey // the first region of the peer, which has its cells
 	steps  []ring           // by rising size
+	batch  int              // Options.Batch
 	pieces int              // Options.Pieces
 
 	// As the writer. One ask is outstanding at a time.

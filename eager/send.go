@@ -14,6 +14,7 @@ type sender struct {
 	*core
 	back *receiver // its credit is sent with requests, and its memory holds the peer's credit word
 	ep   fabric.Endpoint
+	link fabric.Link
 
 	cursorOut  bool // the peer's mode requires a write cursor
 	creditOut  bool // a credit write is in flight whose source word must not change
@@ -29,6 +30,8 @@ type sender struct {
 	quiet      int    // requests staged since then
 	wrs        []fabric.WR
 	sges       []fabric.SGE
+	batch      uint32 // entries of wrs and sges, which prepare creates
+	listed     uint32
 	first      int // wrs[first:staged] wait for Post
 	staged     int
 	pieces     int           // sges[:pieces] are used by wrs[:staged]
@@ -150,7 +153,7 @@ func (s *sender) claim(e *Envelope, n int) (place, Result, error) {
 	}
 	if !s.makeRoom(messageWRs+flushWRs, messageWRs+flushWRs) {
 		s.stats.QueueFull++
-		return place{}, QueueFull, nil
+		return place{}, QueueFull, s.err
 	}
 	k, fill := s.txRing.split(uint64(n), e.HasMeta)
 	pos, ok, err := s.reserve(k, e.Class)

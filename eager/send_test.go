@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,6 +55,45 @@ func TestOutOfCreditIsAValue(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, done)
 		require.Equal(t, 1, fillUp(t, a, flowctl.Control))
+	}
+}
+
+// noRegister is a link that registers no memory.
+type noRegister struct{ fabric.Link }
+
+var errNoRegister = errors.New("no registrations left")
+
+func (noRegister) Register([]byte, fabric.Access) (fabric.Region, error) { return nil, errNoRegister }
+
+// The memory for sending comes with the first message, or the first credit, and a channel that
+// does not get it fails.
+func TestFirstRequestAllocates(t *testing.T) {
+	t.Parallel()
+	for _, mode := range bothModes {
+		o := Options{Blocks: 4, BlockSize: 64, Mode: mode, Every: 2}
+		a, b := pair(t, simLinks(sim.Options{}), o, o)
+		first, mirror := a.ch.Stats().Memory, mirrorMemory(&a.ch.txRing)
+		for i := range 2 {
+			require.Nil(t, b.ch.wrs)
+			require.Equal(t, first, b.ch.Stats().Memory)
+			res, err := a.ch.Send(Envelope{}, []byte{byte(i)})
+			require.NoError(t, err)
+			require.Equal(t, Accepted, res)
+			require.Equal(t, first+mirror, a.ch.Stats().Memory)
+			b.drop(t)
+		}
+		require.Equal(t, uint64(1), b.ch.Stats().Credits)
+		require.Equal(t, first+mirror, b.ch.Stats().Memory)
+
+		a, b = pair(t, simLinks(sim.Options{}), o, o)
+		a.ch.link, b.ch.link = noRegister{a.link}, noRegister{b.link}
+		_, err := a.ch.Send(Envelope{}, []byte{1})
+		require.ErrorIs(t, err, errNoRegister)
+		require.ErrorIs(t, a.ch.Err(), errNoRegister)
+		_, res, err := b.ch.StageVec(Envelope{}, nil)
+		require.ErrorIs(t, err, errNoRegister)
+		require.NotEqual(t, Accepted, res)
+		require.Equal(t, first, b.ch.Stats().Memory)
 	}
 }
 

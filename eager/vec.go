@@ -51,9 +51,12 @@ func inPlaceLimit(batch, pieces, maxSGE int) int {
 	return max(m, 0)
 }
 
-// allot allocates the list of pieces, while none is staged.
-func (s *sender) allot(pieces int) {
-	s.sges, s.inPlace = make([]fabric.SGE, pieces), inPlaceLimit(len(s.wrs), pieces, s.maxSGE)
+// allot sets the lengths of the lists of requests and pieces, while nothing is staged.
+func (s *sender) allot(batch, pieces int) {
+	s.batch, s.listed, s.inPlace = uint32(batch), uint32(pieces), inPlaceLimit(batch, pieces, s.maxSGE)
+	if s.wrs != nil {
+		s.wrs, s.sges = make([]fabric.WR, batch), make([]fabric.SGE, pieces)
+	}
 }
 
 // stageVec lays out a message in mirror and memory in place, and appends its requests.
@@ -77,7 +80,7 @@ func (s *sender) stageVec(e *Envelope, pieces []gather.Piece) (uint64, Result, e
 	m = min(m, s.inPlace)
 	if !s.makeRoom(vecWRs(m, s.maxSGE)+flushWRs, vecSGEs(m)+flushWRs) {
 		s.stats.QueueFull++
-		return 0, QueueFull, nil
+		return 0, QueueFull, s.err
 	}
 	k, fill := s.txRing.split(uint64(n), e.HasMeta)
 	pos, ok, err := s.reserve(k, e.Class)

@@ -1,6 +1,9 @@
 package logp
 
-import "math"
+import (
+	"math"
+	"sync/atomic"
+)
 
 // noise is the fraction by which a plan that cuts gathers further than limits require must
 // be better: it pays for operations, which is certain, and gains the difference of two
@@ -11,7 +14,7 @@ const noise = 0.1
 // prices is Params rearranged for planning: curves that are always evaluated together are
 // added up once, constants are folded. cost.go is the definition; tests compare the two.
 type prices struct {
-	p Params
+	p *Params
 
 	os, arrive Curve    // Os; Os + Or
 	eager      [3]Curve // Os + Or, and C for each copy
@@ -36,9 +39,7 @@ type prices struct {
 }
 
 func (r *prices) set(p *Params) {
-	*r = prices{p: *p}
-	r.os, r.arrive = p.Os, sum(p.Os, p.Or)
-	r.eager = [3]Curve{r.arrive, sum(p.Os, p.Or, p.C), sum(p.Os, p.Or, p.C, p.C)}
+	*r = prices{p: p, os: p.Os}
 	for m := range Mode(NumModes) {
 		r.scale[m], r.tail[m] = p.scale(m), p.tail(m)
 		r.op[m] = p.G + p.CPU.B + p.Extra[m].PerOp
@@ -48,15 +49,48 @@ func (r *prices) set(p *Params) {
 	r.once = p.CPU.A - p.G
 	r.registers = p.R.Known()
 	r.trip = p.CreditTrip()
+	s := sumsOf(p, r.op[Gather])
+	r.arrive, r.eager, r.steep, r.perByte = s.arrive, s.eager, s.steep, s.perByte
+}
+
+// sums are the curves that prices adds up. A program has a planner for each peer, and the curves
+// of all peers of a class are the same, so that planners share them.
+type sums struct {
+	os, or, c Curve   // they are made of these
+	op        float64 // and this: prices.op of a gather
+
+	arrive  Curve // these are the fields of prices
+	eager   [3]Curve
+	steep   bool
+	perByte []float64
+}
+
+// sharedSums holds the last results of sumsOf.
+var sharedSums [4]atomic.Pointer[sums]
+
+// sumsOf returns the sums of the curves of p.
+func sumsOf(p *Params, op float64) *sums {
+	for i := range sharedSums {
+		if s := sharedSums[i].Load(); s != nil && s.os == p.Os && s.or == p.Or && s.c == p.C && s.op == op {
+			return s
+		}
+	}
+	s := &sums{os: p.Os, or: p.Or, c: p.C, op: op, arrive: sum(p.Os, p.Or)}
+	s.eager = [3]Curve{s.arrive, sum(p.Os, p.Or, p.C), sum(p.Os, p.Or, p.C, p.C)}
 	// If no segment, extended to the left, meets the axis below −(g + …), (f(m) + g)/m
 	// never rises, so f + g is subadditive: cutting a gather never pays. The tolerance is
 	// that of noise.
-	if d := r.arrive.d; d != nil {
+	if d := s.arrive.d; d != nil {
 		for _, n := range d.nodes {
-			r.steep = r.steep || n.y-n.slope*float64(n.x)+r.op[Gather] < -noise*n.y
-			r.perByte = append(r.perByte, (n.y+r.op[Gather])/float64(n.x))
+			s.steep = s.steep || n.y-n.slope*float64(n.x)+op < -noise*n.y
+			s.perByte = append(s.perByte, (n.y+op)/float64(n.x))
 		}
 	}
+	next := s
+	for i := range sharedSums { // the oldest is dropped
+		next = sharedSums[i].Swap(next)
+	}
+	return s
 }
 
 // bind prepares for batches with limits l.
@@ -65,7 +99,7 @@ func (r *prices) bind(l *Limits) {
 		return
 	}
 	r.l, r.bound = *l, true
-	p := &r.p
+	p := r.p
 	r.read = p.Os.At(int64(l.ReadRequest)) + p.G + p.CPU.B
 	for m := range Mode(NumModes) {
 		r.fixed[m] = max(p.Extra[m].Fixed, 0) // a negative part is in tail

@@ -13,14 +13,15 @@ type source struct {
 	announcements
 	out     []outgoing // created when needed
 	outFree []uint16
-	waited  bool   // from the last FIN
+	waited  bool // from the last FIN
+	adverts uint16
 	refused []byte // from the current FIN
 
 	pipes   []pipe            // of transfers in out that are sent in chunks; created when needed
 	streams fifo.Ring[uint16] // pipes with chunks to send
 	stage   staging
 
-	theirs   []theirAdvert // destinations of the peer
+	theirs   []theirAdvert // destinations of the peer, at most adverts; created when needed
 	words    []claimRef    // of theirs, by slot; nil until one has a word
 	jobs     []writeJob    // writes into those; created when needed
 	jobsFree []uint16
@@ -114,7 +115,7 @@ type writeJob struct {
 func (s *source) connect(transfers, adverts int) {
 	s.announcements = newAnnouncements(s.opt.Window, transfers, min(int(s.peer.Messages), s.opt.Messages))
 	s.streams = fifo.NewRing[uint16](transfers)
-	s.theirs = make([]theirAdvert, adverts)
+	s.adverts = uint16(adverts)
 }
 
 // idle reports that nothing of this side is outstanding.

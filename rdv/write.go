@@ -9,8 +9,11 @@ import (
 
 // onAdvert handles a destination of the peer.
 func (s *source) onAdvert(id ID, tag uint32, payload []byte) error {
-	if id.slot() >= len(s.theirs) {
-		return &ProtocolError{KindAdvert, id, ErrTooMany, uint64(id.slot()), uint64(len(s.theirs))}
+	if id.slot() >= int(s.adverts) {
+		return &ProtocolError{KindAdvert, id, ErrTooMany, uint64(id.slot()), uint64(s.adverts)}
+	}
+	if s.theirs == nil {
+		s.theirs = make([]theirAdvert, s.adverts)
 	}
 	a := &s.theirs[id.slot()]
 	if a.state != theirsFree || id.gen() != a.gen+1 {

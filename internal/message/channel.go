@@ -62,6 +62,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 			return nil, errors.Join(fmt.Errorf("open message channel: %w", err), c.rendezvous.Close(), c.ring.Close())
 		}
 	}
+	c.opt.Ring.Steps, c.opt.Rendezvous.Ring.Steps = nil, nil // eager has copied them
 	c.unexpected.ring, c.unexpected.window = c.ring, o.Ring.Blocks*o.Ring.BlockSize
 	c.reads.pins = c.pins
 	return c, nil
@@ -95,7 +96,7 @@ func (c *Channel) Err() error { return c.err }
 
 // Stats returns the counters.
 func (c *Channel) Stats() Stats {
-	s := Stats{SendStats: c.sender.stats, RecvStats: c.receiver.stats}
+	s := Stats{SendStats: SendStats{SendCounts: c.sender.stats}, RecvStats: c.receiver.stats}
 	s.Backlog, s.Learn = c.backlog.n, c.learn.snapshot()
 	ring, rendezvous := c.ring.Stats(), c.rendezvous.Stats()
 	s.NoCredit, s.QueueFull = ring.NoCredit+rendezvous.Busy, ring.QueueFull+rendezvous.QueueFull

@@ -27,7 +27,7 @@ type sender struct {
 	*streams
 	model model
 	learn learner
-	stats SendStats
+	stats SendCounts
 
 	// The backlog: messages that were posted and not passed to a stream. seq is the number
 	// of the last one posted. batch is its front while sendBatch runs.
@@ -77,8 +77,14 @@ type sender struct {
 	src   [1]fabric.SGE
 }
 
-// SendStats counts the messages that a channel sent.
+// SendStats counts the messages that a channel sent, and what it learned from them.
 type SendStats struct {
+	SendCounts
+	Learn LearnStats
+}
+
+// SendCounts are the counters of SendStats.
+type SendCounts struct {
 	Sent, SentBytes      uint64                // messages sent without an error
 	Plans                uint64                // backlogs planned
 	Messages             [logp.NumModes]uint64 // messages sent, by mode
@@ -86,7 +92,6 @@ type SendStats struct {
 	Written              uint64 // scattered messages written to an advertised receive
 	Copied               uint64 // scattered messages from memory that could not be registered
 	Backlog              int    // messages that wait
-	Learn                LearnStats
 }
 
 // open prepares a sender to be connected.
