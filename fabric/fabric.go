@@ -88,6 +88,13 @@ type Resumer interface {
 	Outages() (lost uint64, why error)
 }
 
+// Networked is implemented by links that hear of the networks of this host.
+type Networked interface {
+	// NetworkUp returns a channel that is closed when an interface comes up next: peers that
+	// could not be reached may be reached then. Any goroutine may call it.
+	NetworkUp() <-chan struct{}
+}
+
 // MaxAddress bounds the length of Endpoint.Address in bytes.
 const MaxAddress = 512
 

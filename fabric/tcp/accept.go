@@ -35,7 +35,7 @@ func (l *link) listen() error {
 		go l.accept(ctx, ln)
 	}
 	go watchSilence(ctx, l)
-	if l.cfg.Resume {
+	if l.cfg.Resume || l.cfg.Rail {
 		watchCarrier(ctx, l)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -14,9 +15,10 @@ import (
 )
 
 // The kernel says when an interface goes down or loses its carrier. Connections from its addresses
-// will not be answered then; a link that resumes gives them up at once instead of after PeerTimeout.
-
-// watchCarrier gives up connections of l from interfaces that go down, until ctx ends. Without the
+// will not be answered then; a link that resumes, or is one of several, gives them up at once instead
+// of after PeerTimeout. Attempts to connect are begun again after every change: what they have sent may
+// be lost, and the system would send it again after a second.
+// watchCarrier handles changes of interfaces until ctx ends. Without the
 // kernel's messages, for example in a sandbox, it does nothing.
 func watchCarrier(ctx context.Context, l *link) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
@@ -30,13 +32,24 @@ func watchCarrier(ctx context.Context, l *link) {
 	f := os.NewFile(uintptr(fd), "rtnetlink")
 	context.AfterFunc(ctx, func() { _ = f.Close() })
 	l.wg.Go(func() {
+		before, _ := liveAddrs()
 		for buf := make([]byte, 16<<10); ; {
 			// What a message says does not matter, nor that some were dropped: the state does.
 			if _, err := f.Read(buf); ctx.Err() != nil || err != nil && !errors.Is(err, unix.ENOBUFS) {
 				return
 			}
 			if live, err := liveAddrs(); err == nil {
+				if !maps.Equal(before, live) {
+					dialAgain(l)
+				}
+				if comesUp(before, live) {
+					l.mu.Lock()
+					close(l.up)
+					l.up = make(chan struct{})
+					l.mu.Unlock()
+				}
 				giveUpDead(l, live)
+				before = live
 			}
 		}
 	})
@@ -67,12 +80,31 @@ func liveAddrs() (map[netip.Addr]bool, error) {
 	return live, nil
 }
 
-// giveUpDead shuts down the first connections of endpoints of l that resume, if their local address is
-// not in live: their owner detects the end.
+// comesUp reports whether an address has come into use.
+func comesUp(before, live map[netip.Addr]bool) bool {
+	for a := range live {
+		if !before[a] {
+			return true
+		}
+	}
+	return false
+}
+
+// dialAgain ends attempts to connect that are repeated then.
+func dialAgain(l *link) {
+	for _, e := range endpoints(l) {
+		if abandon := e.abandon.Load(); abandon != nil {
+			(*abandon)()
+		}
+	}
+}
+
+// giveUpDead shuts down the first connections of endpoints of l whose local address is not in live:
+// their owner detects the end.
 func giveUpDead(l *link, live map[netip.Addr]bool) {
 	for _, e := range endpoints(l) {
 		e.mu.Lock()
-		if e.state.Load() == epUp && e.resumes && e.sock.open() {
+		if e.state.Load() == epUp && (e.resumes || l.cfg.Rail) && e.sock.open() {
 			if here, ok := localOf(e.sock.fd); ok && !live[here] {
 				if e.err == nil {
 					e.err = fmt.Errorf("tcp: %w: the interface of %v is down", fabric.ErrPeerGone, here)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ import (
 // Two hosts with two networks each. The child binds to its first argument and has the second as a
 // path. It polls, and posts writes one after the other, until it reads a line. It says when a write is complete behind a loss, and at the end how many
 // connections were lost and the longest time in µs between two completions, and for how long it has not
-// run at most.
+// run at most. Then it says when a network comes up, if its third argument is "hears".
 var railChild = testutil.NewChild("rails", func(args []string, in *bufio.Reader, out io.Writer) error {
 	cfg := Config{Bind: netip.MustParseAddr(args[0]), Resume: true, Paths: []netip.Addr{netip.MustParseAddr(args[1])}}
 	l, err := Open(&cfg)
@@ -83,8 +85,16 @@ var railChild = testutil.NewChild("rails", func(args []string, in *bufio.Reader,
 		sp.Wait()
 		select {
 		case <-told:
+			up := l.(fabric.Networked).NetworkUp()
 			n, _ := ep.(*endpoint).Outages()
 			fmt.Fprintln(out, n, worst.Microseconds(), stalled.Microseconds())
+			if args[2] == "hears" {
+				select {
+				case <-up:
+					fmt.Fprintln(out, "network up")
+				case <-ctx.Done():
+				}
+			}
 			_, _ = in.ReadString('\n') // the other one needs it until then
 			return nil
 		default:
@@ -99,11 +109,11 @@ func TestInterfaceDown(t *testing.T) {
 	do[1](func() { tid = unix.Gettid() })
 	testutil.IP(t, do[0], "link", "add", "wire2", "type", "veth", "peer", "name", "wire2", "netns", fmt.Sprint(tid))
 	var ps [2]*testutil.Proc
-	for i := range do {
+	for i, hears := range []string{"hears", ""} { // the kernel tells the other host once a second at most
 		testutil.IP(t, do[i], "addr", "add", fmt.Sprintf("198.51.100.%d/24", i+1), "dev", "wire2")
 		testutil.IP(t, do[i], "link", "set", "wire2", "up")
 		do[i](func() {
-			ps[i] = railChild.Start(t, fmt.Sprintf("192.0.2.%d", i+1), fmt.Sprintf("198.51.100.%d", i+1))
+			ps[i] = railChild.Start(t, fmt.Sprintf("192.0.2.%d", i+1), fmt.Sprintf("198.51.100.%d", i+1), hears)
 		})
 	}
 	lines := [2]string{ps[0].Line(t, testutil.Limit), ps[1].Line(t, testutil.Limit)}
@@ -127,6 +137,8 @@ func TestInterfaceDown(t *testing.T) {
 		t.Logf("%d connections lost, no completion for %d µs, the process did not run for %d µs", lost, worst, stalled)
 		require.Positive(t, lost)
 	}
+	testutil.IP(t, do[0], "link", "set", "wire", "up")
+	require.Equal(t, "network up", ps[0].Line(t, testutil.Limit))
 	for _, p := range ps {
 		fmt.Fprintln(p.In)
 	}
@@ -152,7 +164,92 @@ func TestDeadAddresses(t *testing.T) {
 	c, d := newHost(t, Config{}, never, 4096), newHost(t, Config{}, never, 4096)
 	join(t, c, d)
 	giveUpDead(c.l, map[netip.Addr]bool{})
-	write(t, c, d, 8) // it does not resume
+	write(t, c, d, 8) // it has no other way
+
+	rail := Config{Rail: true}
+	f, g := newHost(t, rail, never, 4096), newHost(t, rail, never, 4096)
+	join(t, f, g)
+	write(t, f, g, 8)
+	giveUpDead(f.l, live)
+	write(t, f, g, 8)
+	giveUpDead(f.l, map[netip.Addr]bool{})
+	until(t, "the end", func() bool { return f.ep.Err() != nil }, f)
+	require.ErrorIs(t, f.ep.Err(), fabric.ErrPeerGone)
+}
+
+// A host that accepts a connection and then says nothing does not hold up a connection that is made again.
+func TestHandshakesThatStop(t *testing.T) {
+	dials, waits := patient(t)
+	silent := netip.MustParseAddr("127.0.0.3")
+	ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(silent, waits.l.port)))
+	require.NoError(t, err)
+	defer ln.Close()
+	dials.ep.peer.hosts = append([]netip.Addr{silent}, dials.ep.peer.hosts...)
+	require.Equal(t, 1, cut(dials.l, rand.New(rand.NewPCG(1, 1))))
+	write(t, dials, waits, 8)
+}
+
+// A change of the networks ends what waits for an answer, except for a handshake that is not repeated.
+func TestDialAgain(t *testing.T) {
+	dials, waits := patient(t)
+	ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.3"), waits.l.port)))
+	require.NoError(t, err)
+	defer ln.Close()
+	to := dials.ep.peer
+	to.hosts = []netip.Addr{netip.MustParseAddr("127.0.0.3")}
+	type result struct {
+		err     error
+		changed bool
+	}
+	ended := make(chan result, 1)
+	ctx := testutil.Context(t, testutil.Limit)
+	begin := func(attempt uint32) net.Conn {
+		go func() {
+			if attempt == firstAttempt {
+				j := dials.ep.dialHosts(ctx, &to, hello{attempt: attempt}, testutil.Limit)
+				ended <- result{j.err, false}
+				return
+			}
+			j, changed := dials.ep.dialFirst(ctx, &to, hello{attempt: attempt}, testutil.Limit)
+			ended <- result{j.err, changed}
+		}()
+		c, err := ln.Accept()
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, helloSize))
+		require.NoError(t, err)
+		return c
+	}
+	c := begin(firstAttempt + 1)
+	defer c.Close()
+	dialAgain(dials.l)
+	require.True(t, (<-ended).changed)
+
+	c = begin(firstAttempt)
+	dialAgain(dials.l)
+	require.Empty(t, ended)
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, (<-ended).err, io.EOF)
+
+	fill(t, ln)
+	to.hosts = append(to.hosts, dials.ep.peer.hosts...) // not the next one: the first is reached again
+	go func() {
+		j := dials.ep.dialHosts(ctx, &to, hello{attempt: firstAttempt}, testutil.Limit)
+		ended <- result{err: j.err}
+	}()
+	testutil.Eventually(t, testutil.Limit, func() bool { return dials.ep.abandon.Load() != nil }, "no connection was begun")
+	dialAgain(dials.l)
+	require.ErrorIs(t, (<-ended).err, errNetworkChanged)
+}
+
+// fill makes ln ignore further connections: it has room for one, which nobody accepts.
+func fill(t *testing.T, ln *net.TCPListener) {
+	rc, err := ln.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, rc.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) }))
+	require.NoError(t, err)
+	c, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
 }
 
 // The side that waits and has lost the connection has the other one dial at once, although that has not

@@ -56,6 +56,10 @@ type Config struct {
 	Resume bool
 	Paths  []netip.Addr
 
+	// Rail means that other links reach the peers as well: the connections of an interface that goes
+	// down end at once, not after PeerTimeout. With Resume they always do.
+	Rail bool
+
 	// Crypt is the protection of connections. The stronger of the two sides' choices is
 	// used.
 	Crypt Crypt

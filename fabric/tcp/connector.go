@@ -74,7 +74,7 @@ func (co *connector) dial(ctx context.Context, a *address) joint {
 	for pause, attempt := minRedial, minConnect; ; pause, attempt = min(2*pause, maxRedial), min(2*attempt, maxConnect) {
 		j := co.dialHosts(ctx, a, hello{attempt: co.l.cfg.attempt()}, attempt)
 		err := j.err
-		lost := anyOf(err, io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.ECONNABORTED, unix.EPIPE, os.ErrDeadlineExceeded, context.DeadlineExceeded)
+		lost := anyOf(err, errNetworkChanged, io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.ECONNABORTED, unix.EPIPE, os.ErrDeadlineExceeded, context.DeadlineExceeded)
 		if err == nil || !lost && !errors.Is(err, unix.ECONNREFUSED) {
 			return j
 		}
@@ -91,14 +91,17 @@ func (co *connector) dial(ctx context.Context, a *address) joint {
 	}
 }
 
+// errNetworkChanged means that a network of this host has changed during an attempt to connect.
+var errNetworkChanged = errors.New("tcp: a network of this host has changed")
+
 // anyOf reports whether err is one of these errors.
 func anyOf(err error, these ...error) bool {
 	return slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) })
 }
 
-// dialHosts tries each host once. attempt bounds the time in which it must accept a connection,
-// not that of the handshake: one that the peer has completed must not be begun again. first is the
-// hello of the first connection, as far as its sender chooses.
+// dialHosts tries each host once. attempt bounds the time in which it must accept a connection. The
+// handshake of the first attempt has no such bound: one that the peer has completed must not be begun
+// again. first is the hello of the first connection, as far as its sender chooses.
 func (co *connector) dialHosts(ctx context.Context, a *address, first hello, attempt time.Duration) joint {
 	var errs []error
 	for i, host := range a.hosts {
@@ -126,7 +129,7 @@ func (co *connector) dialHosts(ctx context.Context, a *address, first hello, att
 			_ = c.conn.Close()
 		}
 		errs = append(errs, fmt.Errorf("%v: %w", to, err))
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, errNetworkChanged) { // the hosts are tried again, in this order
 			break
 		}
 	}
@@ -141,9 +144,14 @@ func (co *connector) dialOne(ctx context.Context, to netip.AddrPort, a *address,
 	d := net.Dialer{Timeout: attempt}
 	d.SetMultipathTCP(false)
 	d.KeepAlive = -1 // takeSocket sets it
-	c, err := d.DialContext(ctx, "tcp", to.String())
+	c, err := co.connect(ctx, &d, to, mine.attempt <= firstAttempt)
 	if err != nil {
 		return agreed{}, answer{}, err
+	}
+	if mine.attempt > firstAttempt {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 2*attempt) // two round trips instead of one
+		defer cancel()
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -165,6 +173,24 @@ func (co *connector) dialOne(ctx context.Context, to netip.AddrPort, a *address,
 		return agreed{}, answer{}, err
 	}
 	return agreed{c, k}, ans, nil
+}
+
+// connect makes a connection. If it is of the first attempt, whose handshake is not repeated, it alone ends
+// early because of abandon.
+func (co *connector) connect(ctx context.Context, d *net.Dialer, to netip.AddrPort, first bool) (net.Conn, error) {
+	if !first {
+		return d.DialContext(ctx, "tcp", to.String())
+	}
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	co.abandon.Store(&cancel)
+	defer co.abandon.Store(nil)
+	c, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil && ctx.Err() != nil && outer.Err() == nil {
+		err = errNetworkChanged
+	}
+	return c, err
 }
 
 // introduce executes the handshake of the dialling side.

@@ -18,8 +18,8 @@ import (
 const directMax = 2
 
 // Open opens a link, which listens at once. cfg may be nil. The link has two goroutines,
-// one that accepts connections and one that checks for silent hosts, and with Config.Resume on Linux
-// a third that hears of interfaces that go down; Close ends them.
+// one that accepts connections and one that checks for silent hosts, and with Config.Resume or
+// Config.Rail on Linux a third that hears of interfaces that go down and come up; Close ends them.
 func Open(cfg *Config) (fabric.Link, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -35,6 +35,7 @@ func Open(cfg *Config) (fabric.Link, error) {
 		all:     map[*endpoint]struct{}{},
 		byNonce: map[uint64]*endpoint{},
 		regions: map[*region]struct{}{},
+		up:      make(chan struct{}),
 	}
 	_, _ = rand.Read(l.nobody[:]) // never fails
 	if l.waking, err = event.New(); err != nil {
@@ -59,6 +60,14 @@ func (l *link) closeFDs() {
 func (l *link) Name() string      { return "tcp" }
 func (l *link) Caps() fabric.Caps { return linkCaps }
 func (l *link) FD() int           { return l.poller.fd }
+
+// NetworkUp implements fabric.Networked. Without Config.Resume and Config.Rail, or on another system than
+// Linux, the channel is never closed.
+func (l *link) NetworkUp() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.up
+}
 
 func (l *link) Close() error {
 	if l.closed.Swap(true) {

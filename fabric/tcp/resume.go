@@ -39,7 +39,8 @@ import (
 // errRecalled says that the peer has made another connection.
 var errRecalled = fmt.Errorf("tcp: %w: the other side has lost the connection", fabric.ErrPeerGone)
 
-// Times in which a peer's address must answer when a connection is made again.
+// Times in which a peer's address must answer, in the first attempt to make a connection again and
+// at most.
 const minRemake, maxRemake = 50 * time.Millisecond, time.Second
 
 // Outages implements fabric.Resumer.
@@ -123,14 +124,19 @@ func (co *connector) awaitOrEnd(ctx context.Context, a *address, says answer) jo
 // inquire asks the peer again and again until ctx ends. It returns an error if the peer's endpoint
 // has ended: its answer, or that nothing listens at any of its addresses.
 func (co *connector) inquire(ctx context.Context, a *address) error {
-	for pause := minInquire; ; pause = min(2*pause, maxInquire) {
+	pause, attempt := minInquire, co.remakeTime()
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(pause):
 		}
-		j := co.dialFirst(ctx, a, hello{attempt: inquiry, tally: tally{executed: co.attempt.Load()}})
+		j, changed := co.dialFirst(ctx, a, hello{attempt: inquiry, tally: tally{executed: co.attempt.Load()}}, attempt)
 		closeConns(j.conns) // of a peer that does not know what an inquiry is
+		pause, attempt = min(2*pause, maxInquire), min(2*attempt, maxRemake)
+		if changed {
+			pause = minInquire
+		}
 		if end := (*endedError)(nil); errors.As(j.err, &end) || j.err != nil && allAre(j.err, unix.ECONNREFUSED) {
 			return j.err
 		}
@@ -139,13 +145,19 @@ func (co *connector) inquire(ctx context.Context, a *address) error {
 
 // redial is dial for a connection that was lost. A process that listens at none of its addresses has
 // ended.
-func (co *connector) redial(ctx context.Context, a *address, mine tally) (j joint) {
-	for pause := minRedial; ; pause = min(2*pause, maxRedial) {
-		if j = co.dialFirst(ctx, a, hello{attempt: firstAttempt + 1, tally: mine}); j.err == nil || allAre(j.err, unix.ECONNREFUSED) {
+func (co *connector) redial(ctx context.Context, a *address, mine tally) joint {
+	pause, attempt := minRedial, co.remakeTime()
+	for {
+		j, changed := co.dialFirst(ctx, a, hello{attempt: firstAttempt + 1, tally: mine}, attempt)
+		if j.err == nil || allAre(j.err, unix.ECONNREFUSED) {
 			return j
 		}
-		if !anyOf(j.err, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, context.DeadlineExceeded) && !isSystems(j.err) {
+		if !changed && !anyOf(j.err, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, context.DeadlineExceeded) && !isSystems(j.err) {
 			return j
+		}
+		pause, attempt = min(2*pause, maxRedial), min(2*attempt, maxRemake)
+		if changed {
+			pause = minRedial
 		}
 		select {
 		case <-ctx.Done():
@@ -155,7 +167,7 @@ func (co *connector) redial(ctx context.Context, a *address, mine tally) (j join
 	}
 }
 
-// remakeTime is the time in which an address of the peer must answer.
+// remakeTime is the time in which an address of the peer must answer in the first attempt.
 func (co *connector) remakeTime() time.Duration {
 	return min(max(co.peerTimeout/8, minRemake), maxRemake)
 }
@@ -164,18 +176,24 @@ func (co *connector) remakeTime() time.Duration {
 const headStart = 2 * time.Millisecond
 
 // dialFirst is dialHosts in the order in which the hosts accept a connection now: one that drops
-// packets does not hold up the others.
-func (co *connector) dialFirst(ctx context.Context, a *address, first hello) joint {
+// packets does not hold up the others. It reports whether it has ended early, because of connector.abandon.
+func (co *connector) dialFirst(ctx context.Context, a *address, first hello, attempt time.Duration) (j joint, changed bool) {
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	co.abandon.Store(&cancel)
+	defer co.abandon.Store(nil)
 	order := *a
 	if len(a.hosts) > 1 {
-		order.hosts = co.race(ctx, a)
+		order.hosts = co.race(ctx, a, attempt)
 	}
-	return co.dialHosts(ctx, &order, first, co.remakeTime())
+	j = co.dialHosts(ctx, &order, first, attempt)
+	return j, j.err != nil && ctx.Err() != nil && outer.Err() == nil
 }
 
 // race returns the hosts of a, that which first accepts a connection before the others.
-func (co *connector) race(ctx context.Context, a *address) []netip.Addr {
-	ctx, cancel := context.WithTimeout(ctx, co.remakeTime())
+func (co *connector) race(ctx context.Context, a *address, attempt time.Duration) []netip.Addr {
+	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
 	won := make(chan int, len(a.hosts))
 	for i, host := range a.hosts {

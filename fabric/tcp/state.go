@@ -61,6 +61,7 @@ type link struct {
 	byNonce map[uint64]*endpoint
 	ended   []ended // oldest first
 	regions map[*region]struct{}
+	up      chan struct{} // see NetworkUp
 
 	lns     []net.Listener // that of cfg.Bind, then those of cfg.Paths
 	pending strangers
@@ -130,6 +131,8 @@ type connector struct {
 	arrivals    chan arrival  // parked until await fetches them
 	attempt     atomic.Uint32 // of the last first connection that was dialled or accepted
 	least       Crypt         // protection that a connection needs besides that of its class
+
+	abandon atomic.Pointer[context.CancelFunc] // ends an attempt to dial that may be repeated, at once
 }
 
 // session is what an endpoint has to know to continue on another connection when its own is lost.

@@ -43,12 +43,13 @@ type railConn struct {
 	join   context.Context
 	giveUp context.CancelFunc
 
-	marks fabric.Region // of all attempts, and of the Peer; nil before the first; set before joined is closed
-	up    bool          // it was connected; set before joined is closed
-	said  bool          // the peer was told an address, so that it takes part; set before joined is closed
-	known bool          // the peer has this rail: it has told an address in an earlier attempt
-	began time.Time     // when the attempt began; set before joined is closed
-	pause time.Duration // before the next attempt, if this one fails
+	marks fabric.Region   // of all attempts, and of the Peer; nil before the first; set before joined is closed
+	up    bool            // it was connected; set before joined is closed
+	said  bool            // the peer was told an address, so that it takes part; set before joined is closed
+	known bool            // the peer has this rail: it has told an address in an earlier attempt
+	began time.Time       // when the attempt began; set before joined is closed
+	pause time.Duration   // before the next attempt, if this one fails
+	moves <-chan struct{} // closed when a network has come up since it began; nil if the link cannot tell
 
 	// Dialer.mu guards these.
 	named, over, ending bool
@@ -82,6 +83,9 @@ func (r *railConn) connect() {
 	d, l := n.c.d, n.c.d.links
 	ctx := r.join
 	r.began = time.Now()
+	if w, ok := l.open[r.Index].(fabric.Networked); ok {
+		r.moves = w.NetworkUp()
+	}
 	if l.SetupTimeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, l.SetupTimeout)
@@ -235,7 +239,7 @@ func (r *railConn) agree(why error) {
 
 // again begins the next attempt when nothing of this one is in flight, so that what arrives
 // later belongs to the next one: on the lower rank after a pause, at once if the rail was
-// connected for as long, on the other one when the peer calls. A rail of which the peer has
+// connected for as long or a network has come up, on the other one when the peer calls. A rail of which the peer has
 // never told an address is not tried again: the peer may lack it.
 func (r *railConn) again() {
 	n := r.n
@@ -258,6 +262,7 @@ func (r *railConn) again() {
 		defer t.Stop()
 		select {
 		case <-t.C:
+		case <-r.moves:
 		case <-n.life.Done():
 			return
 		}

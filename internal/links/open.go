@@ -17,7 +17,10 @@ func openSHM(o Options) (fabric.Link, error) {
 	})
 }
 
-func openTCP(o Options) (fabric.Link, error) {
+func openTCP(o Options) (fabric.Link, error) { return openTCPRail(o, false) }
+
+// openTCPRail opens a link that is, with rail, a further one to the same peers.
+func openTCPRail(o Options, rail bool) (fabric.Link, error) {
 	c, err := tcp.ParseCongestion(o.Congestion)
 	if err != nil {
 		return nil, fmt.Errorf("tcp: %w: %s: %w", ErrEnvironment, EnvCongestion, err)
@@ -34,7 +37,7 @@ func openTCP(o Options) (fabric.Link, error) {
 	}
 	return tcp.Open(&tcp.Config{
 		Bind: o.Bind, Congestion: c, Crypt: crypt, Unsent: o.Unsent, LongRTT: o.LongRTT, Lanes: o.Lanes, LaneMin: o.LaneMin,
-		Resume: len(paths) > 0, Paths: paths,
+		Resume: len(paths) > 0, Paths: paths, Rail: rail,
 	})
 }
 

@@ -33,6 +33,7 @@ func OpenRail(kind, where string, o Options) (fabric.Link, error) {
 			return nil, err
 		}
 		o.Bind, o.Rails = a, nil
+		return openTCPRail(o, true)
 	default:
 		o.Device, o.Port, o.GIDIndex = where, 0, nil
 		if dev, port, ok := strings.Cut(where, ":"); ok {
