@@ -16,8 +16,8 @@
 //	rank.go      what a rank does, and what it reports
 //	traffic.go   the operations of a rank, each with a check of its data
 //	halt.go      ways to keep a process from running; cgroup.go  control groups
-//	death.go, hang.go, close.go, wire.go, flaps.go, netem.go, hostile.go, secrecy.go, sniffer.go,
-//	users.go, limits.go, strangers.go, crowd.go
+//	death.go, hang.go, close.go, wire.go, flaps.go, interfaces.go, netem.go, hostile.go, secrecy.go,
+//	sniffer.go, users.go, limits.go, strangers.go, crowd.go
 //	             the parts
 //	mutant.go    a rank that breaks the protocols; beside.go  the ranks beside it
 //	packet.go    frames of an interface, read and written;  flood.go  connections of strangers

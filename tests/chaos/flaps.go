@@ -44,7 +44,7 @@ func flaps(ctx context.Context, r *round) {
 		}
 		return append([]string{"env", "RMA_TCP_BIND=" + railAddr(rank, 0), "RMA_RAILS=" + strings.Join(list, ",")}, argv...)
 	}}
-	s.Work = work{Ops: append(some(r, r.IntN(3), []string{"swap", "acc", "signal", "recv", "any", "batch"}), "rails"), Seed: r.Uint64(), Max: 1 << (19 + r.IntN(4))}
+	s.Work = railWork(r)
 	j := begin(r, s)
 	if j == nil {
 		return
@@ -68,13 +68,25 @@ func flaps(ctx context.Context, r *round) {
 			return
 		}
 	}
+	railsKept(r, j, lossToUse)
+}
+
+// railWork returns the work of a job with rails: what is divided over them, and what rail 0 carries.
+func railWork(r *round) work {
+	ops := append(some(r, r.IntN(3), []string{"swap", "acc", "signal", "recv", "any", "batch"}), "rails")
+	return work{Ops: ops, Seed: r.Uint64(), Max: 1 << (19 + r.IntN(4))}
+}
+
+// railsKept waits until all rails are in use again, and checks that nothing has failed. back is the
+// figure of rails that came back.
+func railsKept(r *round, j *job, back figure) {
 	settled(r, j, 2)
 	for _, p := range j.procs {
 		for _, e := range p.find(is("fail")) {
 			r.fault("rank %d: %s failed: %s", p.rank, e.Op, e.Text)
 		}
 		for _, e := range p.find(is("back")) {
-			r.measure(lossToUse, e.At)
+			r.measure(back, e.At)
 		}
 		for _, e := range p.find(is("across")) {
 			r.measure(acrossLoss, e.At)
@@ -122,6 +134,14 @@ func (k *rank) watchRails() {
 		k.say(event{Ev: "count", Op: "rails lost", N: 1})
 		k.railWatch.lost.Add(1)
 		k.railWatch.since[e.Rail].CompareAndSwap(0, int64(now()))
+	}
+}
+
+// restored notes that the interface of a rail is up again: what is still lost counts from now.
+func (w *railWatch) restored(rail string) {
+	i, _ := strconv.Atoi(rail)
+	if at := w.since[i].Load(); at != 0 {
+		w.since[i].CompareAndSwap(at, int64(now()))
 	}
 }
 

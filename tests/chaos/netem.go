@@ -52,7 +52,7 @@ func netem(ctx context.Context, r *round) {
 		}
 		r.leaveOut(err)
 	}
-	n, err := newNet(r.no)
+	n, err := newNet(r.no, 1)
 	if err != nil {
 		r.leaveOut(err)
 		return
@@ -120,7 +120,7 @@ func netemOn(ctx context.Context, r *round, fabric string, n network, shape, the
 func (n *twoHosts) resets(r *round, j *job) {
 	var forged atomic.Int64
 	began := now()
-	t, err := n.tap(1, "wire", func(t *tap, s segment) {
+	t, err := n.tap(1, wireName(0), func(t *tap, s segment) {
 		if !s.syn && !s.rst {
 			t.send(s.reset())
 			forged.Add(1)
@@ -155,7 +155,7 @@ func disturb(n network, how string) error {
 }
 
 func (n *twoHosts) ends() [][]string {
-	return [][]string{{n.name[0], "wire"}, {n.name[1], "wire"}}
+	return [][]string{{n.name[0], wireName(0)}, {n.name[1], wireName(0)}}
 }
 
 // devices are two RDMA devices with a wire between them, in a guest of tests/softroce.

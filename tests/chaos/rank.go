@@ -171,6 +171,10 @@ func (k *rank) commands() {
 			k.phase(arg)
 		case "cut":
 			k.cut(strings.Fields(arg))
+		case "interface":
+			if rail, up := strings.CutSuffix(arg, " up"); up {
+				k.railWatch.restored(rail)
+			}
 		case "settle":
 			k.railWatch.settle.Add(1)
 		case "end":

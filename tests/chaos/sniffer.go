@@ -22,13 +22,13 @@ import (
 // and replays it. The recording never contains the secret, nor keys while the job is wired
 // up, nor, with RMA_TCP_CRYPT=full, keys and data afterwards. The replay has no effect.
 func sniffer(ctx context.Context, r *round) {
-	n, err := newNet(r.no)
+	n, err := newNet(r.no, 1)
 	if err != nil {
 		r.leaveOut(err)
 		return
 	}
 	defer n.close()
-	crypt, device := pick(r, "off", "auth", "full", "full"), pick(r, "lo", "wire")
+	crypt, device := pick(r, "off", "auth", "full", "full"), pick(r, "lo", wireName(0))
 	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "tcp", Listen: n.listen, Wrap: n.wrap, Env: []string{"RMA_TCP_CRYPT=" + crypt}}
 	s.Work = work{Ops: withGet(some(r, r.IntN(4), pairNames())), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(6)), ShowKeys: true}
 	if device == "lo" { // one host

@@ -23,7 +23,7 @@ const survivable = (peerTimeout - 400*time.Millisecond) / 2
 // here. A short cut is survived; a long one ends the connections across it, on both sides,
 // like the death of the peer.
 func wire(ctx context.Context, r *round) {
-	n, err := newNet(r.no)
+	n, err := newNet(r.no, 1)
 	if err != nil {
 		r.leaveOut(err)
 		return
@@ -40,7 +40,7 @@ func wire(ctx context.Context, r *round) {
 	wait(ctx, time.Duration(r.ExpFloat64()*float64(50*time.Millisecond)))
 	length := pick(r, 100*time.Millisecond, 500*time.Millisecond, 8*time.Second)
 	cut := now()
-	if err := n.carrier(false); err != nil {
+	if err := n.set(0, 0, "down"); err != nil {
 		r.fault("%v", err)
 		return
 	}
@@ -52,7 +52,7 @@ func wire(ctx context.Context, r *round) {
 		j.finish(r, endLimit)
 		return
 	}
-	if err := n.carrier(true); err != nil {
+	if err := n.set(0, 0, "up"); err != nil {
 		r.fault("%v", err)
 		return
 	}
@@ -73,12 +73,17 @@ func wire(ctx context.Context, r *round) {
 	j.finish(r, endLimit)
 }
 
-// twoHosts are two network namespaces with a wire between them.
+// twoHosts are two network namespaces with wires between them, each of which is a network.
 type twoHosts struct{ name [2]string }
 
-const subnet = "10.213.7."
+// wireName returns the name of both ends of a wire.
+func wireName(wire int) string { return fmt.Sprintf("wire%d", wire) }
 
-func newNet(no int) (*twoHosts, error) {
+// hostAddr returns the address of a host at a wire.
+func hostAddr(host, wire int) string { return fmt.Sprintf("10.213.%d.%d", wire, host+1) }
+
+// newNet returns two hosts with so many wires between them.
+func newNet(no, wires int) (*twoHosts, error) {
 	if os.Getuid() != 0 {
 		return nil, fmt.Errorf("network namespaces need root")
 	}
@@ -92,23 +97,35 @@ func newNet(no int) (*twoHosts, error) {
 			n.close()
 			return nil, err
 		}
-	}
-	err := ip("link", "add", "wire", "netns", n.name[0], "type", "veth", "peer", "name", "wire", "netns", n.name[1])
-	for i := 0; i < 2 && err == nil; i++ {
-		for _, args := range [][]string{
-			{"addr", "add", fmt.Sprintf("%s%d/24", subnet, i+1), "dev", "wire"},
-			{"link", "set", "wire", "up"}, {"link", "set", "lo", "up"},
-		} {
-			if err == nil {
-				err = ip(append([]string{"-n", n.name[i]}, args...)...)
-			}
+		if err := ip("-n", n.name[i], "link", "set", "lo", "up"); err != nil {
+			n.close()
+			return nil, err
 		}
 	}
-	if err != nil {
-		n.close()
-		return nil, err
+	for w := range wires {
+		if err := n.connect(w); err != nil {
+			n.close()
+			return nil, err
+		}
 	}
 	return n, nil
+}
+
+// connect puts a wire between the hosts.
+func (n *twoHosts) connect(w int) error {
+	d := wireName(w)
+	if err := ip("link", "add", d, "netns", n.name[0], "type", "veth", "peer", "name", d, "netns", n.name[1]); err != nil {
+		return err
+	}
+	for i, name := range n.name {
+		if err := ip("-n", name, "addr", "add", hostAddr(i, w)+"/24", "dev", d); err != nil {
+			return err
+		}
+		if err := ip("-n", name, "link", "set", d, "up"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wrap returns the command that starts a rank on the host of its number.
@@ -116,21 +133,22 @@ func (n *twoHosts) wrap(rank int, argv []string) []string { return n.on(rank, ar
 
 // on returns the command that starts a rank on the i-th host.
 func (n *twoHosts) on(i int, argv []string) []string {
-	return append([]string{"ip", "netns", "exec", n.name[i], "env", fmt.Sprintf("RMA_TCP_BIND=%s%d", subnet, i+1)}, argv...)
+	return append([]string{"ip", "netns", "exec", n.name[i], "env", "RMA_TCP_BIND=" + hostAddr(i, 0)}, argv...)
 }
 
 // listen returns a listener on the first host that the second one can reach.
 func (n *twoHosts) listen() (ln net.Listener, err error) {
 	err = n.in(0, func() (err error) {
-		ln, err = net.Listen("tcp", subnet+"1:0")
+		ln, err = net.Listen("tcp", hostAddr(0, 0)+":0")
 		return err
 	})
 	return ln, err
 }
 
-// carrier sets whether the first host's end of the wire is up. The end keeps its address.
-func (n *twoHosts) carrier(up bool) error {
-	return ip("-n", n.name[0], "link", "set", "wire", map[bool]string{true: "up", false: "down"}[up])
+// set takes a host's end of a wire up or down; both ends lose the carrier while one is down.
+// The end keeps its address.
+func (n *twoHosts) set(host, wire int, state string) error {
+	return ip("-n", n.name[host], "link", "set", wireName(wire), state)
 }
 
 func (n *twoHosts) close() {

@@ -1,0 +1,61 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// upToUse has a second more than lossToUse: the kernel handles changes of carriers, and says so, once a second.
+var upToUse = figure{"rail lost, its interface up, to back in use", 2 * time.Second, endLimit}
+
+// interfaces takes network interfaces of rails down and up again and again, on either host, beside the
+// same operations. At least one network is always up. Nothing fails, is lost or doubled, and all
+// rails come back into use.
+func interfaces(ctx context.Context, r *round) {
+	wires := pick(r, 2, 2, 3)
+	n, err := newNet(r.no, wires)
+	if err != nil {
+		r.leaveOut(err)
+		return
+	}
+	defer n.close()
+	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "unix", Work: railWork(r), Wrap: func(rank int, argv []string) []string {
+		var list []string
+		for w := 1; w < wires; w++ {
+			list = append(list, hostAddr(rank, w))
+		}
+		return n.on(rank, append([]string{"env", "RMA_RAILS=" + strings.Join(list, ",")}, argv...))
+	}}
+	j := begin(r, s)
+	if j == nil {
+		return
+	}
+	defer j.kill()
+	if !settled(r, j, 1) {
+		return
+	}
+	times := 20
+	if r.quick {
+		times = 4
+	}
+	for range times {
+		host, w := r.IntN(2), r.IntN(wires)
+		for _, state := range []string{"down", "up"} {
+			if err := n.set(host, w, state); err != nil {
+				r.fault("%v", err)
+				return
+			}
+			for _, p := range j.procs {
+				_, _ = fmt.Fprintf(p.in, "interface %d %s\n", w, state)
+			}
+			if !wait(ctx, time.Duration(r.ExpFloat64()*float64(150*time.Millisecond))) {
+				return
+			}
+		}
+	}
+	railsKept(r, j, upToUse)
+}
