@@ -27,6 +27,7 @@ type collFlags struct {
 	file        string
 	choice      bool
 	peers       []string
+	copies      bool
 	plot        bool
 	quiet       bool
 }
@@ -46,6 +47,9 @@ With --peers, measure MPI libraries as well, operation by operation in turn, by 
 that is compiled with their mpicc and makes the same series. The ratio is the time of the
 library over that of rma, the median of the rounds; above 1, rma is ahead. Libraries that
 are not installed are named and left out. mpich-async is MPICH with MPICH_ASYNC_PROGRESS=1.
+With --two-copies, measure shm also with two copies of large data, into memory that the
+ranks share and out of it (double buffering, RMA_DISABLE_CMA=1), in turn: the ratio is the
+time with two copies over that of the copies that are chosen otherwise.
 There may be more ranks than processors: rma and Open MPI yield the processor then, while
 Debian's MPICH polls until its time slice ends.
 --format json writes a line for each library (op, size, ranks, fabric, us, max_us, and
@@ -66,6 +70,7 @@ choice (algorithm auto), and at last a summary.`,
   rmabench coll --ops allreduce,alltoall --sizes 64K:4M --ranks 2,8 --fabric shm --peers openmpi,mpich --plot
   RMA_COLL_ALGORITHM=allreduce=ring rmabench coll --ops allreduce --sizes 1M --ranks 8 --format json
   rmabench coll --ops barrier,allreduce --sizes 8 --ranks 2,4 --fabric shm --call persistent
+  RMA_COLL_ALGORITHM=alltoall=single rmabench coll --ops alltoall --sizes 4K:4M --ranks 8 --fabric shm --two-copies --plot
   rmabench coll --choice --ops allreduce,bcast --sizes 8,4K,1M --ranks 2,4,8 --fabric shm
   rmabench coll --choice --ops allreduce,bcast --sizes 8,64K --ranks 8 --hosts 2`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -103,7 +108,8 @@ choice (algorithm auto), and at last a summary.`,
 	fl.BoolVar(&f.choice, "choice", false, "compare the automatic choice with every algorithm, measured and predicted")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	fl.StringSliceVar(&f.peers, "peers", nil, "libraries to measure in turn, over shm or tcp: "+strings.Join(compare.MPINames(), ", "))
-	fl.BoolVar(&f.plot, "plot", false, "draw the ratios to the peers as bars")
+	fl.BoolVar(&f.copies, "two-copies", false, "measure also with two copies of large data through shared memory, in turn")
+	fl.BoolVar(&f.plot, "plot", false, "draw the ratios as bars")
 	fl.StringVar(&f.form, "format", "table", "table, or json: one object per line")
 	fl.StringVar(&f.file, "out", "", "write results to this file instead of standard output, at the end")
 	return cmd
@@ -124,8 +130,10 @@ func (f *collFlags) requests() (reqs []collective.Request, err error) {
 		return nil, errors.New("--call: not with --choice")
 	case f.req.Hosts > 1 && len(f.peers) > 0:
 		return nil, errors.New("--peers: not with --hosts, which they do not know")
-	case f.plot && (len(f.peers) == 0 || f.form != "table"):
-		return nil, errors.New("--plot: want --peers and --format table")
+	case f.copies && (f.choice || f.req.Fabric != "shm"):
+		return nil, errors.New("--two-copies: want --fabric shm, and no --choice")
+	case f.plot && (len(f.peers) == 0 && !f.copies || f.form != "table"):
+		return nil, errors.New("--plot: want --peers or --two-copies, and --format table")
 	}
 	if len(f.ranks) == 0 {
 		return nil, errors.New("--ranks: want a number")
@@ -157,7 +165,7 @@ func (f *collFlags) measure(ctx context.Context, s streams, reqs []collective.Re
 	defer close()
 	steps := 0
 	for i := range reqs {
-		steps += len(reqs[i].Ops) * f.req.Rounds * (1 + len(peers))
+		steps += len(reqs[i].Ops) * f.req.Rounds * (len(f.own()) + len(peers))
 	}
 	p := newProgress(f.bar(s), steps)
 	var all collective.Beside
@@ -216,6 +224,14 @@ func (f *collFlags) libraries(ctx context.Context, s streams) (peers []*compare.
 	return peers, close, nil
 }
 
+// own returns how this library is measured, with Request.Copies or without.
+func (f *collFlags) own() []bool {
+	if f.copies {
+		return []bool{false, true}
+	}
+	return []bool{false}
+}
+
 // inTurn measures each operation of req by this library and by each peer, round by round. A peer
 // that fails is left out from then on.
 func (f *collFlags) inTurn(ctx context.Context, s streams, req collective.Request, peers *[]*compare.Collective, p *progress, add func(...collective.Result)) error {
@@ -226,10 +242,12 @@ func (f *collFlags) inTurn(ctx context.Context, s streams, req collective.Reques
 		for _, op := range req.Ops {
 			one.Ops = []string{op}
 			p.text = fmt.Sprintf("round %d: %s by %d ranks", round+1, op, req.Ranks)
-			if err := session.CollectiveLocal(ctx, one, s.err, func(r collective.Result) error { add(r); return nil }); err != nil {
-				return err
+			for _, one.Copies = range f.own() {
+				if err := session.CollectiveLocal(ctx, one, s.err, func(r collective.Result) error { add(r); return nil }); err != nil {
+					return err
+				}
+				p.done()
 			}
-			p.done()
 			*peers = slices.DeleteFunc(*peers, func(c *compare.Collective) bool {
 				rs, err := c.Latency(ctx, &one)
 				p.done()
@@ -257,7 +275,7 @@ func plotRatios(w io.Writer, rs []collective.Result) error {
 					Ratio: r.Ratio, RatioMin: r.RatioMin, RatioMax: r.RatioMax})
 			}
 		}
-		if _, err = fmt.Fprintf(w, "\n%d ranks: time of the library over that of rma\n", n); err == nil {
+		if _, err = fmt.Fprintf(w, "\n%d ranks: time of the other over that of rma\n", n); err == nil {
 			err = compare.WritePlot(w, rows)
 		}
 	}

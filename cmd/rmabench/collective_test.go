@@ -72,6 +72,30 @@ func TestCollHosts(t *testing.T) {
 	require.Contains(t, out, "barrier")
 }
 
+// Two copies are measured beside the copies that are chosen otherwise, cell by cell.
+func TestCollTwoCopies(t *testing.T) {
+	t.Parallel()
+	args := strings.Fields("coll --ops alltoall,barrier --sizes 8,64K --ranks 2 --fabric shm --rounds 2 --time 1us --two-copies --format")
+	code, out, errs := rmabench(t, append(args, "json")...)
+	require.Equal(t, exitOK, code, errs)
+	rs := jsonLines[collective.Result](t, out)
+	require.Len(t, rs, 6)
+	for i, r := range rs {
+		require.Equal(t, []string{"", collective.TwoCopies}[i%2], r.Peer, out)
+		require.Equal(t, i%2 == 1, r.Ratio > 0, out)
+		require.Equal(t, rs[i/2*2].Size, r.Size)
+	}
+	code, out, errs = rmabench(t, append(args, "table", "--plot")...)
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "two-copies shm    alltoall:64K")
+	for _, bad := range []string{"--two-copies", "--two-copies --fabric tcp", "--two-copies --fabric shm --choice"} {
+		code, out, errs := rmabench(t, append([]string{"coll"}, strings.Fields(bad)...)...)
+		require.Equal(t, exitUsage, code, bad)
+		require.Contains(t, errs, "--two-copies: want --fabric shm", bad)
+		require.Empty(t, out, bad)
+	}
+}
+
 // Libraries that are not installed are named and left out; one that fails is a failure, and what
 // was measured is kept.
 func TestCollPeers(t *testing.T) {

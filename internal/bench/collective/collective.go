@@ -54,6 +54,7 @@ type Request struct {
 	Time   time.Duration `json:"time"`   // of a series
 	Choice bool          `json:"choice"` // compare the choice of the algorithm, instead of measuring latency
 	NBC    bool          `json:"nbc"`    // measure what a computation hides, instead
+	Copies bool          `json:"copies"` // shm copies private memory twice, through memory that ranks share, not once: RMA_DISABLE_CMA
 	Call   string        `json:"call"`   // the form whose latency is measured, one of Calls; empty: the first
 }
 
@@ -106,6 +107,8 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: %d ranks on %d hosts", ErrRequest, r.Ranks, r.Hosts)
 	case r.Hosts > 1 && r.Fabric == "shm":
 		return fmt.Errorf("%w: shm does not reach other hosts", ErrRequest)
+	case r.Copies && r.Fabric != "shm":
+		return fmt.Errorf("%w: copies over %s: want shm", ErrRequest, r.Fabric)
 	case r.Choice && r.Ranks > maxPredicted:
 		return fmt.Errorf("%w: %d ranks: the choice is predicted for up to %d", ErrRequest, r.Ranks, maxPredicted)
 	case r.Call != "" && !slices.Contains(Calls, r.Call):
@@ -134,6 +137,9 @@ type Result struct {
 	RatioMin float64 `json:"ratio_min,omitempty"`
 	RatioMax float64 `json:"ratio_max,omitempty"`
 }
+
+// TwoCopies is the Peer of results of this library with Request.Copies.
+const TwoCopies = "two-copies"
 
 // Emit takes results on rank 0: of the latency of operations, of the choice, or of what a
 // computation hides.
@@ -179,6 +185,9 @@ func runLatency(ctx context.Context, t *coll.Team, req *Request, emit func(Resul
 		for _, op := range req.Ops {
 			for _, n := range req.SizesOf(op) {
 				k := Result{Op: op, Size: n, Ranks: t.Size(), Fabric: req.Fabric}
+				if req.Copies {
+					k.Peer = TwoCopies
+				}
 				if cells[k] == nil {
 					cells[k] = &cell{}
 					order = append(order, k)

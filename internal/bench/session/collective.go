@@ -8,6 +8,7 @@ import (
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/bench/collective"
 	"github.com/seed33544411/rma/internal/launch"
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/topo"
 )
 
@@ -39,6 +40,9 @@ func collectiveLocal[T any](ctx context.Context, req collective.Request, stderr 
 		return err
 	}
 	spec := ranks(CollectiveArg, req.Ranks, req.Fabric)
+	if req.Copies {
+		spec.Env = append(spec.Env, links.EnvDisableCMA+"=1")
+	}
 	if placed {
 		spec.Bind, _ = launch.Place(topo.Scatter, spec.N)
 		spec.BindProgress = true
