@@ -45,7 +45,7 @@ REQUIRED = RMA_REQUIRE_RDMA=$(RMA_REQUIRE_RDMA) RMA_REQUIRE_LAUNCHERS=$(RMA_REQU
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps fresh test abi unit debug bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf zoo rails launchers chaos suites clean help
+.PHONY: build deps fresh test abi unit debug bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf numa zoo rails launchers chaos suites clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -66,11 +66,11 @@ test: ## everything: lint, unit, debug, race, nocgo, fuzz, launchers and, in a V
 	[ -z "$(filter device,$(TESTS))" ] || sets="$(DEVICE)"; \
 	[ -z "$(filter launchers,$(TESTS))" ] || sets="$$sets launchers"; \
 	tests/packages install "make test" $$sets || { [ $$? = 3 ] && [ "$(RMA_REQUIRE_RDMA)" != 1 ]; }; \
-	for t in $(TESTS:device=abi softroce-selftest softroce); do \
+	for t in $(TESTS:device=abi softroce-selftest numa softroce); do \
 	  case $$t in \
 	    race) needs=$$(tests/packages missing cgo) ;; \
 	    launchers) needs=$$(tests/packages missing launchers) ;; \
-	    abi|softroce*) needs=$$(tests/packages missing $(DEVICE)); [ "$(RMA_REQUIRE_RDMA)" != 1 ] || needs= ;; \
+	    abi|numa|softroce*) needs=$$(tests/packages missing $(DEVICE)); [ "$(RMA_REQUIRE_RDMA)" != 1 ] || needs= ;; \
 	    *) needs= ;; \
 	  esac; \
 	  printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
@@ -171,6 +171,11 @@ softroce-selftest: ## tests of the SoftRoCE harness: exit codes, time-outs, clea
 TIME ?= 10m
 chaos: ## jobs that are killed, stopped, starved and flooded, for TIME=10m (SEED, PARTS, ROUND; VM=qemu PARTS=netem)
 	$(GO) run ./tests/chaos --time $(TIME) $(if $(SEED),--seed $(SEED)) $(if $(PARTS),--parts $(PARTS)) $(if $(ROUND),--round $(ROUND)) $(if $(JSON),--json $(JSON)) $(if $(filter-out auto native,$(VM)),--vm $(VM))
+
+numa: ## placement of ranks, progress threads and memory on two NUMA nodes, in a guest
+	@mkdir -p $(OUT)
+	@$(GO) test -c -o $(OUT)/rmarun.test ./cmd/rmarun
+	@tests/softroce/run -vm qemu -smp 4 -numa 2 -- $(abspath $(OUT))/rmarun.test -test.v -test.run '^TestNUMA$$' | tee /dev/stderr | grep -q '^--- PASS: TestNUMA '
 
 softroce-perf: build ## perftest and rmabench in alternation, in one boot (VM=uml for measurements; ARGS=...)
 	@$(call SOFTROCE,perftest) -vm $(VM) $(ARGS)

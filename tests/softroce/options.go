@@ -19,6 +19,7 @@ type Options struct {
 	Netem    string        // tc netem arguments
 	Timeout  time.Duration // of the whole run, boot included
 	SMP      int           // guest CPUs; 0 lets the machine choose
+	NUMA     int           // NUMA nodes among which they are divided; 0: one
 	Mem      string        // guest memory; "" lets the machine choose
 	Out      string        // host directory writable inside; "" none
 	Accel    string        // qemu's accelerator
@@ -43,6 +44,7 @@ func (l *listFlag) Set(s string) error { *l = append(*l, s); return nil }
 func (o *Options) common(fs *flag.FlagSet) {
 	fs.StringVar(&o.VM, "vm", "auto", "native, qemu, uml, or auto: native where rdma_rxe is loadable, else qemu")
 	fs.IntVar(&o.SMP, "smp", 0, "guest CPUs (qemu: 2, or 1 each for two guests; uml has one)")
+	fs.IntVar(&o.NUMA, "numa", 0, "NUMA nodes among which guest CPUs and memory are divided (qemu)")
 	fs.StringVar(&o.Mem, "mem", "", "guest memory, such as 2G")
 	fs.StringVar(&o.Accel, "accel", "tcg", "qemu accelerator: tcg or kvm")
 	fs.BoolVar(&o.Verbose, "v", false, "show how the guest was started and its timings")
@@ -99,6 +101,9 @@ func (o *Options) check() error {
 	}
 	if o.SMP < 0 {
 		return usagef("-smp %d: want a positive number", o.SMP)
+	}
+	if o.NUMA != 0 && (o.VM != "qemu" || o.Topology == "guests" || o.NUMA < 0 || o.NUMA > max(o.SMP, defaultSMP)) {
+		return usagef("-numa %d: want -vm qemu, one guest, and a CPU for each node", o.NUMA)
 	}
 	if o.VM == "uml" && o.SMP > 1 {
 		return usagef("-smp %d: User-Mode Linux has one CPU", o.SMP)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed33544411/rma/internal/bytesize"
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
@@ -42,7 +43,7 @@ func (q *qemu) command(ctx context.Context, g guestSpec) (*exec.Cmd, error) {
 	}
 	smp, mem := q.opt.SMP, q.opt.Mem
 	if smp == 0 {
-		smp = 2
+		smp = defaultSMP
 		if g.wire != nil {
 			smp = 1
 		}
@@ -62,6 +63,13 @@ func (q *qemu) command(ctx context.Context, g guestSpec) (*exec.Cmd, error) {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:" + comma(filepath.Join(g.ctl, "console")),
 		"-kernel", q.kernel.vmlinux, "-initrd", initrd, "-append", qemuCmdline + clock(),
+	}
+	if q.opt.NUMA > 0 {
+		nodes, err := numaNodes(q.opt.NUMA, smp, mem)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, nodes...)
 	}
 	share := func(tag, path string, opts string) {
 		args = append(args,
@@ -88,6 +96,26 @@ func (q *qemu) command(ctx context.Context, g guestSpec) (*exec.Cmd, error) {
 		cmd.ExtraFiles = []*os.File{g.wire}
 	}
 	return cmd, nil
+}
+
+// defaultSMP is the number of CPUs of a guest that is alone.
+const defaultSMP = 2
+
+// numaNodes returns qemu's arguments for n nodes, among which CPUs and memory are divided.
+func numaNodes(n, smp int, mem string) (args []string, err error) {
+	bytes, err := bytesize.Parse(mem)
+	if err != nil {
+		return nil, usagef("-mem %q: %v", mem, err)
+	}
+	if bytes%(int64(n)<<20) != 0 {
+		return nil, usagef("-mem %s: want the same number of MiB for each of %d nodes", mem, n)
+	}
+	for i := range n {
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-ram,id=node%d,size=%d", i, bytes/int64(n)),
+			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d-%d,memdev=node%d", i, i*smp/n, (i+1)*smp/n-1, i))
+	}
+	return args, nil
 }
 
 // comma doubles commas, qemu's escape in option values.
