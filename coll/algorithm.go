@@ -125,8 +125,8 @@ var (
 		kindAllgatherv:     {algLinear, algRing},
 		kindAlltoall:       {algDissemination, algLinear, algFlags, algShared, algSingle, algHierarchy},
 		kindAlltoallv:      {algLinear},
-		kindScan:           {algDissemination},
-		kindExscan:         {algDissemination},
+		kindScan:           {algDissemination, algHierarchy},
+		kindExscan:         {algDissemination, algHierarchy},
 	}
 	// Those that keep the order of the operands, where not all do.
 	inOrderAlgorithms = [numKinds][]algorithm{
@@ -191,7 +191,7 @@ func (b *builder) perform(pr *problem) {
 	case kindAlltoall, kindAlltoallv:
 		b.alltoall(pr.alg, pr.send, pr.recv)
 	case kindScan, kindExscan:
-		b.scan(pr.kind == kindExscan, pr.send[0], pr.recv[0])
+		b.scan(pr.kind == kindExscan, pr.send[0], pr.recv[0], none)
 	default:
 		panic(fmt.Sprintf("coll: no schedule for %v", pr.kind))
 	}

@@ -237,7 +237,7 @@ func TestAlgorithms(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, tried, 82, "algorithms of operations")
+	require.Len(t, tried, 84, "algorithms of operations")
 }
 
 // divisions returns divisions of p ranks among hosts: in halves, by turns, of different sizes, and

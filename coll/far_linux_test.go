@@ -117,7 +117,7 @@ func (f *farTeam) settle(ctx context.Context, e *rma.Engine) error {
 
 // conform checks all operations, by the automatic choice and by hierarchy.
 func (f *farTeam) conform(ctx context.Context, team *Team) error {
-	for _, force := range []string{"", "barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy"} {
+	for _, force := range []string{"", "barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy,scan=hierarchy,exscan=hierarchy"} {
 		if err := team.Force(force); err != nil {
 			return err
 		}
@@ -160,6 +160,10 @@ func (f *farTeam) measure(ctx context.Context, team *Team) ([]farTimes, error) {
 					err = Allreduce(ctx, team, nil, buf, Max)
 				case "allgather":
 					err = Allgather(ctx, team, buf, all[:len(buf)*team.Size()])
+				case "scan": // of which rank 0 waits for nobody
+					if err = Scan(ctx, team, nil, buf, Max); err == nil {
+						err = Barrier(ctx, team)
+					}
 				default:
 					err = fmt.Errorf("no operation %q", s.Op)
 				}
@@ -224,6 +228,7 @@ func BenchmarkFarTeam(b *testing.B) {
 		{"bcast", []int{8, 1 << 20}, []string{"binomial", "chain", "scatter"}},
 		{"allreduce", []int{8, 64 << 10, 1 << 20}, []string{"doubling", "halving", "ring"}},
 		{"allgather", []int{8, 64 << 10}, []string{"dissemination", "ring", "linear"}},
+		{"scan", []int{8, 64 << 10}, []string{"dissemination"}},
 	} {
 		for _, n := range s.sizes {
 			for _, alg := range append(s.flat, "hierarchy", "auto") {

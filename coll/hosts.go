@@ -55,6 +55,8 @@ func (h *hosts) serves(c call) bool {
 		return false
 	}
 	switch c.kind {
+	case kindScan, kindExscan:
+		return h.adjacent // the ranks below are those of whole hosts, and of this one
 	case kindGather, kindScatter, kindAlltoall:
 		return c.count*uint64(c.size) < packLimit
 	}
@@ -120,6 +122,8 @@ func (l *levels) perform(pr *problem) {
 		l.scatter(int(pr.root), pr.send, pr.recv[0])
 	case kindAllgather:
 		l.allgather(pr.recv, l.copy(pr.recv[pr.rank], pr.send[0]))
+	case kindScan, kindExscan:
+		l.scan(pr.kind == kindExscan, pr.send[0], pr.recv[0])
 	default:
 		l.builder.perform(pr)
 	}
@@ -498,5 +502,36 @@ func (l *levels) alltoall(send, recv []mem, after int32) {
 				l.send(r, m, all)
 			}
 		}
+	}
+}
+
+// scan is a scan of each host, the last rank of which then has the data of all its ranks, an exclusive one
+// among these last ranks, and its result put before what each rank has.
+func (l *levels) scan(exclusive bool, send, recv mem) {
+	host := l.hosts.of[l.rank]
+	ranks, last := l.hosts.ranks[host], make([]int, len(l.hosts.ranks))
+	for i, rs := range l.hosts.ranks {
+		last[i] = rs[len(rs)-1]
+	}
+	mine, have, free := l.among(ranks).scan(exclusive, send, recv, none)
+	below, got := l.temp(send.n), none
+	if l.rank == last[host] {
+		_, _, before := l.among(last).scan(true, mine, below, have)
+		got = before[0]
+	}
+	if host == 0 { // there is nothing below
+		return
+	}
+	parent, children := l.treeAmong(ranks, algBinomial, len(ranks)-1)
+	if parent >= 0 {
+		got = l.recv(parent, below)
+	}
+	for _, c := range slices.Backward(children) {
+		l.send(c, below, got)
+	}
+	if exclusive && l.rank == ranks[0] {
+		l.copy(recv, below, append(free, got)...)
+	} else {
+		l.fold(recv, below, true, append(free, got)...)
 	}
 }

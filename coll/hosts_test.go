@@ -23,6 +23,8 @@ func TestDivide(t *testing.T) {
 	require.Equal(t, &hosts{[]int{0, 1, 0, 1, 2}, [][]int{{0, 2}, {1, 3}, {4}}, false}, h)
 	require.Equal(t, []int{2, 1, 4}, h.leaders(2))
 	require.True(t, h.serves(call{kind: kindReduce, op: opFunc}))
+	require.False(t, h.serves(call{kind: kindScan, op: opSum}))
+	require.True(t, divide([]int{7, 7, 1}).serves(call{kind: kindExscan, op: opFuncInOrder}))
 	require.False(t, h.serves(call{kind: kindReduce, op: opFuncInOrder}))
 	require.True(t, h.serves(call{kind: kindAllgather, size: 8, count: packLimit}))
 	require.True(t, h.serves(call{kind: kindAlltoall, size: 8, count: packLimit/8 - 1}))
@@ -129,6 +131,13 @@ func TestCrossings(t *testing.T) {
 	}
 	_, large := crossings(call{kind: kindAllgather, alg: algHierarchy, size: 8, count: 1 << 10}, h)
 	require.Equal(t, []int{4 * 2 << 13, 3 * 2 << 13, 2 * 2 << 13}, large)
+	// A scan sends what the ranks of a host have, as if each host were a rank.
+	h = divide([]int{0, 0, 0, 1, 1, 2, 2, 2, 3})
+	for _, k := range []kind{kindScan, kindExscan} {
+		m, b := crossings(call{kind: k, alg: algHierarchy, op: opSum, size: 8, count: 1}, h)
+		require.Equal(t, []int{2, 2, 1, 0}, m)
+		require.Equal(t, []int{16, 16, 8, 0}, b)
+	}
 	// Among many hosts, large data leaves none more often than twice.
 	h = divide([]int{0, 0, 1, 1, 2, 2, 3, 3, 4, 4})
 	_, b := crossings(call{kind: kindBcast, alg: algHierarchy, size: 8, count: 1 << 17}, h)

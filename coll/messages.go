@@ -627,14 +627,15 @@ func (b *builder) alltoall(alg algorithm, send, recv []mem) {
 	}
 }
 
-// scan combines the data of this rank and the ranks below or, if exclusive, of the ranks
-// below only (Hillis, Steele 1986).
-func (b *builder) scan(exclusive bool, send, recv mem) {
-	acc := recv
+// scan combines the data of this rank, which is there after the step first, and of the ranks
+// below or, if exclusive, of the ranks below only (Hillis, Steele 1986). It returns where the data of this
+// rank and those below is combined, the step after which it is, and those after which recv may change.
+func (b *builder) scan(exclusive bool, send, recv mem, first int32) (acc mem, last int32, free []int32) {
+	acc = recv
 	if exclusive {
 		acc = b.temp(send.n)
 	}
-	last := b.copy(acc, send)
+	last = b.copy(acc, send, first)
 	excl := b.join(last) // exclusive: recv is written after send has been read, which may be the same
 	for d := 1; d < b.size; d *= 2 {
 		s := none
@@ -644,6 +645,7 @@ func (b *builder) scan(exclusive bool, send, recv mem) {
 			s = b.send(b.rank+d, acc, last)
 		default:
 			s = b.give(b.rank+d, acc, last)
+			free = append(free, s)
 		}
 		if b.rank < d {
 			continue
@@ -661,4 +663,8 @@ func (b *builder) scan(exclusive bool, send, recv mem) {
 		}
 		last = b.fold(acc, t, true, r, last, s)
 	}
+	if exclusive {
+		return acc, last, []int32{excl}
+	}
+	return acc, last, append(free, last)
 }

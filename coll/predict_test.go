@@ -207,7 +207,7 @@ func TestMemoryRates(t *testing.T) {
 // for each rank, changes nothing.
 func TestPredictHosts(t *testing.T) {
 	near, far := sampling.Defaults("shm"), sampling.Defaults("tcp")
-	for _, op := range []string{"barrier", "bcast", "reduce", "allreduce"} {
+	for _, op := range []string{"barrier", "bcast", "reduce", "allreduce", "scan", "exscan"} {
 		on := func(hosts int) map[string]float64 {
 			ps, err := PredictHosts(&near, true, &far, op, 8, 15, hosts)
 			require.NoError(t, err)
