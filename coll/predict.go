@@ -243,6 +243,9 @@ func (m *moments) Pop() any {
 // crowded reports whether more than two of p ranks take turns on a processor. f may be nil.
 func (f *figures) crowded(p int) bool { return f != nil && 0 < f.procs && 2*f.procs < p }
 
+// takeTurns reports whether some of p ranks share a processor.
+func (f *figures) takeTurns(p int) bool { return 0 < f.procs && f.procs < p }
+
 // path returns the costs of messages between two ranks.
 func (f *figures) path(a, b int32) *costs {
 	if f.near != nil && f.hosts.of[a] == f.hosts.of[b] {
@@ -367,7 +370,7 @@ func (f *figures) predict(ranks []*schedule) float64 {
 	heap.Init(&q)
 	last := 0.0
 	procs, links, local := f.processors(len(ranks)), f.wires(len(ranks)), f.local()
-	takeTurns := 0 < f.procs && f.procs < len(ranks)
+	takeTurns := f.takeTurns(len(ranks))
 	apart := f.boards.flags && !takeTurns // the ranks map each other's memory, from processors of their own
 	done := func(r, i int32, ns float64) {
 		last = max(last, ns)
@@ -524,8 +527,8 @@ type estimate struct {
 func (f *figures) estimates(c call, as []algorithm, p, n int) []estimate {
 	var es []estimate
 	for _, alg := range as {
-		if alg == algCirculant && circulantDivision(p, n*int(c.size)) == 1 { // its rounds are those of a binomial tree
-			continue
+		if alg == algCirculant && (f.takeTurns(p) || circulantDivision(p, n*int(c.size)) == 1) {
+			continue // ranks are not busy in every round, or the rounds are those of a binomial tree
 		}
 		c.alg = alg
 		es = append(es, estimate{alg, f.estimate(c, p, n)})

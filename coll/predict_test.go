@@ -174,8 +174,15 @@ func TestPredictSharedProcessors(t *testing.T) {
 	alg, _ = best("alltoall", 1<<20, 4, 2)
 	require.Equal(t, "linear", alg)
 
-	// Without boards, few messages and turns are better than few rounds.
+	// Without boards, few messages and turns are better than few rounds, and not all ranks can be busy in each.
 	p = sampling.Defaults("tcp")
+	for procs, circulant := range map[int]bool{15: false, 16: true} {
+		f := figuresOf(&p, false, memoryRates{copy: 0.2, fold: 0.3})
+		f.procs = procs
+		c, err := callOf("bcast", 64<<20, 16)
+		require.NoError(t, err)
+		require.Equal(t, circulant, f.predictions(c, 16, 64<<20)[0].Algorithm == "circulant")
+	}
 	for _, n := range []int{8, 4 << 10} {
 		for op, rounds := range map[string]string{"barrier": "dissemination", "allreduce": "doubling"} {
 			for procs, want := range map[int]string{2: "linear", 8: rounds} {
