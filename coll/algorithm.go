@@ -116,13 +116,13 @@ var (
 		kindReduce:         {algBinomial, algTree3, algTree4, algTree8, algTree16, algChain, algCirculant, algScatter, algFlags, algShared, algSingle, algHierarchy},
 		kindAllreduce:      {algDoubling, algHalving, algRing, algLinear, algFlags, algShared, algSingle, algHierarchy},
 		kindReduceScatter:  {algDoubling, algLinear, algShared, algSingle, algHierarchy},
-		kindReduceScatterv: {algDoubling, algLinear},
+		kindReduceScatterv: {algDoubling, algLinear, algHierarchy},
 		kindGather:         {algBinomial, algTree3, algTree4, algTree8, algTree16, algLinear, algShared, algSingle, algHierarchy},
 		kindGatherv:        {algLinear},
 		kindScatter:        {algBinomial, algTree3, algTree4, algTree8, algTree16, algLinear, algShared, algSingle, algHierarchy},
 		kindScatterv:       {algLinear},
 		kindAllgather:      {algDissemination, algRing, algLinear, algFlags, algShared, algSingle, algHierarchy},
-		kindAllgatherv:     {algLinear, algRing},
+		kindAllgatherv:     {algLinear, algRing, algHierarchy},
 		kindAlltoall:       {algDissemination, algLinear, algFlags, algShared, algSingle, algHierarchy},
 		kindAlltoallv:      {algLinear},
 		kindScan:           {algDissemination, algHierarchy},
@@ -133,7 +133,8 @@ var (
 		kindReduce:    {algBinomial, algTree3, algTree4, algTree8, algTree16, algFlags, algShared, algSingle, algHierarchy},
 		kindAllreduce: {algDoubling, algLinear, algFlags, algShared, algSingle, algHierarchy},
 
-		kindReduceScatter: {algDoubling, algLinear, algShared, algSingle},
+		kindReduceScatter:  {algDoubling, algLinear, algShared, algSingle},
+		kindReduceScatterv: {algDoubling, algLinear},
 	}
 )
 

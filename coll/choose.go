@@ -127,15 +127,21 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 	if slices.Contains(as, forced) {
 		return forced, true
 	}
-	if len(as) == 1 || pr.team == 1 || tag == figuresTag || pr.kind.vector() {
+	if len(as) == 1 || pr.team == 1 || tag == figuresTag {
 		return as[0], true
 	}
 	if pr.team > maxPredicted {
 		return bySize(pr, as), true
 	}
 	n := int(pr.count)
-	if pr.kind == kindReduceScatterv {
+	switch pr.kind { // all ranks know the mean length of a block
+	case kindReduceScatterv:
 		n /= pr.team
+	case kindAllgatherv:
+		for _, m := range pr.recv {
+			n += m.n
+		}
+		n /= pr.team * int(pr.size)
 	}
 	if f == nil {
 		return 0, false

@@ -117,7 +117,7 @@ func (f *farTeam) settle(ctx context.Context, e *rma.Engine) error {
 
 // conform checks all operations, by the automatic choice and by hierarchy.
 func (f *farTeam) conform(ctx context.Context, team *Team) error {
-	for _, force := range []string{"", "barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy,scan=hierarchy,exscan=hierarchy"} {
+	for _, force := range []string{"", "barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy,allgatherv=hierarchy,reducescatterv=hierarchy,scan=hierarchy,exscan=hierarchy"} {
 		if err := team.Force(force); err != nil {
 			return err
 		}

@@ -114,13 +114,13 @@ func (l *levels) perform(pr *problem) {
 	switch pr.kind {
 	case kindAllreduce:
 		l.allreduce(pr.recv[0], pr.send[0])
-	case kindReduceScatter:
+	case kindReduceScatter, kindReduceScatterv:
 		l.reduceScatter(pr.send, pr.recv[0])
 	case kindGather:
 		l.gather(int(pr.root), pr.send[0], pr.recv)
 	case kindScatter:
 		l.scatter(int(pr.root), pr.send, pr.recv[0])
-	case kindAllgather:
+	case kindAllgather, kindAllgatherv:
 		l.allgather(pr.recv, l.copy(pr.recv[pr.rank], pr.send[0]))
 	case kindScan, kindExscan:
 		l.scan(pr.kind == kindExscan, pr.send[0], pr.recv[0])
@@ -145,17 +145,21 @@ func (l *levels) others() []int {
 	return out
 }
 
-// pack returns temporary memory for blocks of n bytes of all ranks: those of each host together,
-// and each.
-func (l *levels) pack(n int) (hosts, ranks []mem) {
-	all, at := l.temp(n*l.size), 0
+// pack returns temporary memory for the blocks of all ranks: those of each host together, and each.
+func (l *levels) pack(blocks []mem) (hosts, ranks []mem) {
+	n := 0
+	for _, b := range blocks {
+		n += b.n
+	}
+	all, at := l.temp(n), 0
 	ranks = make([]mem, l.size)
 	for _, rs := range l.hosts.ranks {
-		hosts = append(hosts, all.part(at, n*len(rs)))
+		first := at
 		for _, r := range rs {
-			ranks[r] = all.part(at, n)
-			at += n
+			ranks[r] = all.part(at, blocks[r].n)
+			at += blocks[r].n
 		}
+		hosts = append(hosts, all.part(first, at-first))
 	}
 	return hosts, ranks
 }
@@ -245,7 +249,7 @@ func (l *levels) allreduce(m, in mem) {
 // there, reduces what comes from other hosts, and distributes the result.
 func (l *levels) reduceScatter(send []mem, recv mem) {
 	leaders := l.hosts.leaders(0)
-	packs, at := l.pack(recv.n)
+	packs, at := l.pack(send)
 	parent, children := l.near(leaders)
 	host := l.hosts.of[l.rank]
 	ready := make([]int32, len(packs)) // after which packs are reduced in this subtree
@@ -365,13 +369,13 @@ func (l *levels) scatter(root int, send []mem, recv mem) {
 // and each passes what comes to its host: those of a host together if they are small, else each
 // without copies. This rank's block is there after the step first.
 func (l *levels) allgather(blocks []mem, first int32) {
-	if blocks[l.rank].n > inlineMax {
+	if slices.ContainsFunc(blocks, func(b mem) bool { return b.n > inlineMax }) { // the same on all ranks
 		l.allgatherLarge(blocks, first)
 		return
 	}
 	leaders := l.hosts.leaders(0)
 	ranks, leader := l.mates(leaders)
-	packs, at := l.pack(blocks[l.rank].n)
+	packs, at := l.pack(blocks)
 	parent, children := l.near(leaders)
 	here := make([]int32, len(packs)) // after which packs are
 	if l.rank == leader {

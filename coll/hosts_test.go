@@ -100,9 +100,11 @@ func TestCrossings(t *testing.T) {
 	for root := range h.of {
 		at := h.of[root]
 		for k, bytes := range map[kind]func(from, to int) int{
-			kindAllgather:     func(from, _ int) int { return 8 * size[from] },
-			kindAlltoall:      func(from, to int) int { return 8 * size[from] * size[to] },
-			kindReduceScatter: func(_, to int) int { return 8 * size[to] },
+			kindAllgather:      func(from, _ int) int { return 8 * size[from] },
+			kindAllgatherv:     func(from, _ int) int { return 8 * size[from] },
+			kindAlltoall:       func(from, to int) int { return 8 * size[from] * size[to] },
+			kindReduceScatter:  func(_, to int) int { return 8 * size[to] },
+			kindReduceScatterv: func(_, to int) int { return 8 * size[to] },
 			kindGather: func(from, to int) int {
 				if to == at {
 					return 8 * size[from]
@@ -117,7 +119,7 @@ func TestCrossings(t *testing.T) {
 			},
 		} {
 			c := call{kind: k, alg: algHierarchy, size: 8, count: 1}
-			if k == kindReduceScatter {
+			if k == kindReduceScatter || k == kindReduceScatterv {
 				c.op = opSum
 			}
 			if k.rooted() {
@@ -224,7 +226,7 @@ func TestHosts(t *testing.T) {
 		require.NoError(t, err)
 		by[alg] = true
 		require.True(t, slices.ContainsFunc(ps, func(p Prediction) bool { return p.Algorithm == "hierarchy" }), "%v", ps)
-		require.NoError(t, team.Force("bcast=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy"))
+		require.NoError(t, team.Force("bcast=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,reducescatterv=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,allgatherv=hierarchy,alltoall=hierarchy"))
 	}
 	require.Len(t, by, 1, "all choose alike")
 	for _, n := range []int{0, 1, 3000, 200_000} {

@@ -568,7 +568,7 @@ func problemOf(c call, rank, p, n int, on *hosts) *problem {
 	switch c.kind {
 	case kindReduceScatter, kindReduceScatterv, kindScatter:
 		pr.send = blocks(1)
-	case kindGather, kindAllgather:
+	case kindGather, kindAllgather, kindAllgatherv:
 		pr.recv = blocks(2)
 	case kindAlltoall:
 		pr.send, pr.recv = blocks(1), blocks(2)
