@@ -48,7 +48,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open eager channel: ring of %d bytes: %w", home.bytes(), err)
 	}
-	c.rz = &resizing{budget: o.Budget, steps: steps, batch: o.Batch, pieces: o.Pieces, home: home, now: home}
+	c.rz = &resizing{late: o.Late, budget: o.Budget, steps: steps, batch: o.Batch, pieces: o.Pieces, home: home, now: home}
 	c.in, c.cells = home.mem, (*[ringStart]byte)(home.mem)
 	c.memory = home.memory()
 	return c, nil
@@ -60,9 +60,8 @@ const fewPieces = 64 << 10
 // Setup returns the data that the peer's Connect needs.
 func (c *Channel) Setup() Setup { return c.setup(&c.rz.home) }
 
-// Connect accepts the peer's set-up, which is not trusted. The endpoint must be connected
-// before the first flush. The first request, not Connect, allocates the mirror of the peer's
-// ring and the lists of requests, which a side that only receives does not need. Setup path.
+// Connect accepts the peer's set-up, which is not trusted, and allocates the mirror of its
+// ring, unless Options.Late. The endpoint must be connected before the first flush. Setup path.
 func (c *Channel) Connect(s Setup) error {
 	switch {
 	case c.err != nil:
@@ -85,6 +84,11 @@ func (c *Channel) Connect(s Setup) error {
 		return fmt.Errorf("connect eager channel: %w: mode lap, but the link does not promise LastByteLast", ErrSetup)
 	}
 	c.peer, c.rz.theirs, c.txRing, c.tx = s, s.Region, r, flowctl.NewSender(s.Geometry)
+	if !c.rz.late {
+		if err := c.prepare(false); err != nil {
+			return fmt.Errorf("connect eager channel: %w", err)
+		}
+	}
 	c.cursorOut = s.Mode == ModeCursor
 	if !c.cursorOut && c.link.Caps().MapsAlloc {
 		c.near, _ = c.ep.(fabric.Direct)

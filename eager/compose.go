@@ -146,13 +146,18 @@ func (s *sender) sign(i int, pos uint64) {
 	}
 }
 
-// makeRoom ensures that n more requests with the given total of SGEs can be staged.
+// makeRoom ensures that n more requests with the given total of SGEs can be staged. For the
+// first one it allocates what requests need; if that fails, so does the channel.
 func (s *sender) makeRoom(n, pieces int) bool {
 	if s.staged+n <= len(s.wrs) && s.pieces+pieces <= len(s.sges) {
 		return true
 	}
 	if s.wrs == nil {
-		return s.prepare()
+		err := s.prepare(true)
+		if err != nil {
+			_ = s.fail(err)
+		}
+		return err == nil
 	}
 	used := 0 // by waiting requests
 	for i := s.first; i < s.staged; i++ {
@@ -172,18 +177,21 @@ func (s *sender) makeRoom(n, pieces int) bool {
 	return true
 }
 
-// prepare allocates what requests need: the mirror of the peer's ring, and their lists. If that
-// fails, so does the channel.
-func (s *sender) prepare() bool {
-	m, err := openMirror(s.link, &s.txRing)
-	if err != nil {
-		_ = s.fail(fmt.Errorf("mirror of a ring of %d bytes: %w", s.txRing.bytes(), err))
-		return false
+// prepare allocates the mirror of the peer's first ring, if it is missing, and with lists those of
+// requests.
+func (s *sender) prepare(lists bool) error {
+	if s.outReg == nil {
+		m, err := openMirror(s.link, &s.txRing)
+		if err != nil {
+			return fmt.Errorf("mirror of a ring of %d bytes: %w", s.txRing.bytes(), err)
+		}
+		s.out, s.outReg, s.outKey = m.mem, m.reg, m.reg.LKey()
+		s.memory += mirrorMemory(&s.txRing)
 	}
-	s.out, s.outReg, s.outKey = m.mem, m.reg, m.reg.LKey()
-	s.memory += mirrorMemory(&s.txRing)
-	s.wrs, s.sges = make([]fabric.WR, s.batch), make([]fabric.SGE, s.listed)
-	return true
+	if lists {
+		s.wrs, s.sges = make([]fabric.WR, s.batch), make([]fabric.SGE, s.listed)
+	}
+	return nil
 }
 
 // Done reports whether the link no longer uses the memory of messages up to the position

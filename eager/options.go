@@ -87,6 +87,10 @@ type Options struct {
 	// it. Nil: no bound.
 	Budget *Budget
 
+	// Late leaves the mirror of the peer's ring to the first request, for a ring that is seldom
+	// used. If there is no memory for it then, the channel fails.
+	Late bool
+
 	// MaxPeerRing bounds the peer's ring, which this side mirrors, in bytes. Zero means 16
 	// MiB or the size of this side's ring, whichever is larger.
 	MaxPeerRing int

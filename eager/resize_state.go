@@ -41,6 +41,7 @@ type resizing struct {
 	wanted uint64 // bytes of the last ask
 	asked  bool   // it is not answered
 	lapses uint8  // asks refused in sequence
+	late   bool   // Options.Late
 	skip   uint32 // calls of Want to be ignored
 	offer  Setup  // of the peer
 	later  Setup  // the next offer, while moving to the ring of this one

@@ -65,12 +65,12 @@ var errNoRegister = errors.New("no registrations left")
 
 func (noRegister) Register([]byte, fabric.Access) (fabric.Region, error) { return nil, errNoRegister }
 
-// The memory for sending comes with the first message, or the first credit, and a channel that
-// does not get it fails.
+// With Late the mirror comes with the first message, or the first credit, and a channel that
+// does not get it fails; the lists of requests always come then.
 func TestFirstRequestAllocates(t *testing.T) {
 	t.Parallel()
 	for _, mode := range bothModes {
-		o := Options{Blocks: 4, BlockSize: 64, Mode: mode, Every: 2}
+		o := Options{Blocks: 4, BlockSize: 64, Mode: mode, Every: 2, Late: true}
 		a, b := pair(t, simLinks(sim.Options{}), o, o)
 		first, mirror := a.ch.Stats().Memory, mirrorMemory(&a.ch.txRing)
 		for i := range 2 {

@@ -101,6 +101,7 @@ func (o Options) effective(link string) Options {
 		if o.SmallRings {
 			first = firstRing
 			grow(&o.Rendezvous.Ring, firstControls, controlSteps, o.Rings)
+			o.Rendezvous.Ring.Late = true
 		}
 		o.Ring.MaxPeerRing = max(o.RingMost, ringBytes(steps[0]), ringBytes(first))
 		steps = slices.DeleteFunc(slices.Clone(steps), func(s eager.Step) bool {
