@@ -151,3 +151,20 @@ func ParseParams(b []byte) (Params, error) {
 	}
 	return p, nil
 }
+
+// Rates returns the bandwidths of copying, of registering, and of the link, in bytes per second,
+// for what a transfer of 1 MiB has beyond one of 64 KiB. Zero means unknown.
+func (p *Params) Rates() (copying, registering, link float64) {
+	const from, to = 64 << 10, 1 << 20
+	rate := func(cs ...Curve) float64 {
+		ns := 0.0
+		for _, c := range cs {
+			ns += c.At(to) - c.At(from)
+		}
+		if ns <= 0 {
+			return 0
+		}
+		return (to - from) * 1e9 / ns
+	}
+	return rate(p.C), rate(p.R), rate(p.Os, p.Memory)
+}

@@ -23,6 +23,21 @@ func TestParamsJSON(t *testing.T) {
 	}
 }
 
+func TestRates(t *testing.T) {
+	t.Parallel()
+	p := thesis(t)
+	copying, registering, link := p.Rates()
+	require.Zero(t, copying)
+	require.Zero(t, registering)
+	slope := (300000.0 - 2400) / (1<<20 - 8192) // ns a byte
+	require.InEpsilon(t, 1e9/slope, link, 1e-9)
+	p.C, p.R, p.Memory = line(t, 10, 0.1, 0), line(t, 100, 0.5, 0), line(t, 0, 2, 0)
+	copying, registering, link = p.Rates()
+	require.InEpsilon(t, 1e10, copying, 1e-9)
+	require.InEpsilon(t, 2e9, registering, 1e-9)
+	require.InEpsilon(t, 1e9/(slope+2), link, 1e-9)
+}
+
 func TestParamsRefuses(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*Params){

@@ -170,6 +170,11 @@ func (c *core) pressed() {
 	}
 }
 
+// SetRates sets Options.CopyRate, RegisterRate and LinkRate, for messages that follow.
+func (c *core) SetRates(copying, registering, link float64) {
+	c.opt.CopyRate, c.opt.RegisterRate, c.opt.LinkRate = copying, registering, link
+}
+
 // Shrink is eager.Channel.Shrink of the ring for control messages.
 func (c *core) Shrink() { c.ring.Shrink() }
 

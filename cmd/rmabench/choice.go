@@ -387,6 +387,9 @@ func ablateCommand(s streams) *cobra.Command {
   credit          consumed blocks, of 64, after which credit is returned
   gather source,  registered messages sent in place above a size (default),
   eager source    always sent in place, or always copied
+  unregistered    memory that the application has not registered: copied in growing chunks
+                  (superpipeline), in equal ones, or as a whole; registered for each
+                  message, or kept registered, which is the default where a link registers
   posting         one post for a chain of requests, or one for each
 
 With --mixing, instead: measure the batches of a grid as planned, in single modes and by

@@ -199,7 +199,7 @@ func TestAblateOverRealProcesses(t *testing.T) {
 				}
 				seen[a.Study] = true
 			}
-			require.Len(t, seen, 7)
+			require.Len(t, seen, 8)
 		})
 	}
 }

@@ -57,6 +57,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 	if c.rendezvous, err = rdv.Open(link, ep, events, o.Rendezvous); err != nil {
 		return nil, errors.Join(fmt.Errorf("open message channel: %w", err), c.ring.Close())
 	}
+	c.rendezvous.SetRates(o.Params.Rates())
 	if c.pins = o.Pins; c.pins == nil {
 		if c.pins, err = NewPins(link, o.Pinned); err != nil {
 			return nil, errors.Join(fmt.Errorf("open message channel: %w", err), c.rendezvous.Close(), c.ring.Close())

@@ -25,6 +25,7 @@ var (
 	// ErrSetup means that a set-up blob is malformed.
 	ErrSetup = errors.New("bad message channel set-up")
 
+	errStaged   = errors.New("messages are copied, not registered: Options.Staged")
 	errNoMemory = errors.New("message can be neither registered nor copied")
 
 	// ErrUnwanted means that the receiver refused an announced message.

@@ -66,6 +66,10 @@ type Options struct {
 	// negative means none.
 	Unexpected int
 
+	// Staged copies large messages from memory that is not registered to staging memory, in
+	// chunks, as those whose memory cannot be registered, instead of registering it.
+	Staged bool
+
 	// From identifies the channel to receives from several channels, which are in Shared.
 	// Shared may be nil.
 	From   int

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/linktest"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/mr"
@@ -221,6 +222,25 @@ func TestUnregistrable(t *testing.T) {
 	dom, err := mr.NewDomain(mr.Rail{Link: refusing{a.link}})
 	require.NoError(t, err)
 	a.ch.pins.dom, a.ch.pins.cache = dom, nil
+	staged(t, a, b)
+}
+
+// By Options.Staged sources are copied although the link would register them, on every link.
+func TestStaged(t *testing.T) {
+	t.Parallel()
+	for link, open := range linktest.Real() {
+		t.Run(link, func(t *testing.T) {
+			t.Parallel()
+			o := Options{Policy: policies["scatter"], Staged: true}
+			a, b := pair(t, open, 64, o, Options{Policy: policies["scatter"]})
+			staged(t, a, b)
+			require.Zero(t, a.ch.pins.Stats().Misses)
+		})
+	}
+}
+
+// staged sends messages from a to b that a copies, before and after their receives.
+func staged(t *testing.T, a, b *side) {
 	var sent, got note
 	data := [2][]byte{make([]byte, 300000), make([]byte, 40000)}
 	bufs := [3][]byte{make([]byte, 300000), make([]byte, 40000), make([]byte, 8)}

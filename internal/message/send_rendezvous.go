@@ -99,7 +99,7 @@ func (s *sender) describe(o *Out) error {
 	if len(o.Data) > 0 {
 		rkey := o.RKey
 		if !o.Registered {
-			if err := o.register(s.pins); err != nil {
+			if err := s.register(o); err != nil {
 				return err
 			}
 			rkey = o.pin.rkey
@@ -117,8 +117,8 @@ func (s *sender) describe(o *Out) error {
 	return nil
 }
 
-// sendCopied announces a message whose memory cannot be registered: it is copied, chunk by
-// chunk, to registered memory.
+// sendCopied announces a message whose memory is not to be registered, or cannot be: it is
+// copied, chunk by chunk, to registered memory.
 func (s *sender) sendCopied(o *Out) bool {
 	o.next = nil
 	token := s.groups.put(o)
@@ -183,7 +183,12 @@ func (s *sender) source(o *Out) ([]fabric.SGE, error) {
 		return nil, nil
 	}
 	var err error
-	s.src[0], err = o.source(s.pins)
+	if !o.Registered {
+		err = s.register(o)
+	}
+	if err == nil {
+		s.src[0], err = o.source(s.pins)
+	}
 	return s.src[:], err
 }
 

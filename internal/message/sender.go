@@ -129,6 +129,7 @@ func (s *sender) SetParams(p *logp.Params) error {
 		return err
 	}
 	s.window.follow(p, s.opt.RingMost)
+	s.rendezvous.SetRates(p.Rates())
 	s.learn.restart(p)
 	return nil
 }

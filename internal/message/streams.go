@@ -39,6 +39,14 @@ type streams struct {
 	advertiseFrom, advertisePrivate int
 }
 
+// register registers the memory of o, unless it is to be staged.
+func (s *streams) register(o *Out) error {
+	if s.opt.Staged {
+		return errStaged
+	}
+	return o.register(s.pins)
+}
+
 // large reports whether in is long enough to be advertised.
 func (s *streams) large(in *In) bool {
 	if in.Remote {

@@ -22,6 +22,7 @@ type variant struct {
 	name string
 	set  func(*message.Options)
 	each bool // messages are posted one by one
+	bare bool // from memory that is not registered
 }
 
 // study compares variants. The first is the engine's configuration.
@@ -33,6 +34,14 @@ type study struct {
 }
 
 func plain(*message.Options) {}
+
+// staged configures the chunks in which messages are copied; zero means the default.
+func staged(first, most, memory int) func(*message.Options) {
+	return func(o *message.Options) {
+		o.Staged = true
+		o.Rendezvous.FirstChunk, o.Rendezvous.Chunk, o.Rendezvous.Staging = first, most, memory
+	}
+}
 
 // studies returns the studies that a link allows: a lap flag needs writes whose last
 // byte arrives last.
@@ -58,6 +67,13 @@ func studies(lap bool) []study {
 		}},
 		{"message", logp.Scatter, []string{"1x16K", "1x64K", "1x1M", "8x64K"}, []variant{
 			{name: "read", set: func(o *message.Options) { o.Adverts = -1 }}, {name: "receiver first", set: func(o *message.Options) { o.Adverts = 16 }},
+		}},
+		{"unregistered", logp.Scatter, []string{"1x128K", "1x512K", "1x2M", "1x8M"}, []variant{
+			{name: "superpipeline", bare: true, set: staged(0, 0, 0)},
+			{name: "pipeline", bare: true, set: staged(64<<10, 64<<10, 0)},
+			{name: "one copy", bare: true, set: staged(8<<20, 8<<20, 16<<20)},
+			{name: "registered", bare: true, set: func(o *message.Options) { o.Pinned = -1 }},
+			{name: "kept", bare: true, set: plain},
 		}},
 		{"posting", logp.Eager, []string{"2x64", "16x64", "64x64"}, []variant{{name: "one chain", set: plain}, {name: "each", set: plain, each: true}}},
 	}
@@ -149,7 +165,7 @@ func (k *rank) ablations(ctx context.Context, emit func(Ablation) error) error {
 			o := message.Options{IDTag: tag, Policy: logp.Policy{Forced: true, Mode: st.mode}}
 			tag += 3
 			v.set(&o)
-			side, err := k.open(ctx, span, o)
+			side, err := k.open(ctx, span, o, v.bare)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", st.name, v.name, err)
 			}

@@ -85,7 +85,7 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 	}
 	span := pingpong.CalibrationSpan + 64<<10
 	if req.Pieces() {
-		k.side, err = k.open(ctx, span, message.Options{IDTag: idTag})
+		k.side, err = k.open(ctx, span, message.Options{IDTag: idTag}, false)
 		if err == nil && !req.Bare {
 			err = k.calibrate(ctx)
 		}
@@ -102,7 +102,7 @@ func start(ctx context.Context, ctl bench.Control, open bench.Opener, req *Reque
 	for _, n := range req.Curves {
 		span = max(span, pingpong.Need(slices.Repeat([]int{req.curveMax(n)}, n)))
 	}
-	if k.side, err = k.open(ctx, span, message.Options{IDTag: idTag}); err != nil {
+	if k.side, err = k.open(ctx, span, message.Options{IDTag: idTag}, false); err != nil {
 		return k, err
 	}
 	if !req.Bare {
@@ -128,11 +128,12 @@ func (k *rank) calibrate(ctx context.Context) error {
 	return nil
 }
 
-// open opens another channel on the endpoint and connects it.
-func (k *rank) open(ctx context.Context, span int, o message.Options) (*pingpong.Side, error) {
+// open opens another channel on the endpoint and connects it. unregistered is that of
+// pingpong.Options.
+func (k *rank) open(ctx context.Context, span int, o message.Options, unregistered bool) (*pingpong.Side, error) {
 	o.Params = &k.params
 	side, err := pingpong.Open(k.conn.Link, k.conn.EP, pingpong.Options{
-		First: k.ctl.Rank() == 0, Span: span, Stall: k.req.Stall, Wait: bench.Waiter(k.req.Pin), Channel: o,
+		First: k.ctl.Rank() == 0, Span: span, Stall: k.req.Stall, Wait: bench.Waiter(k.req.Pin), Channel: o, Unregistered: unregistered,
 	})
 	if side != nil {
 		k.onClose(side.Close)

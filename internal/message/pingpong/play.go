@@ -112,7 +112,7 @@ func (s *Side) send() {
 	for i, m := range s.sizes {
 		o := &s.outs[i]
 		at := s.at[i]
-		o.Data, o.LKey, o.RKey, o.Registered, o.Done = mem[at:at+m:at+m], lkey, rkey, true, &s.done
+		o.Data, o.LKey, o.RKey, o.Registered, o.Done = mem[at:at+m:at+m], lkey, rkey, !s.opt.Unregistered, &s.done
 		s.ch.Send(o)
 		if s.each {
 			if _, _, err := s.ch.Progress(); err != nil && s.down == nil {

@@ -32,6 +32,8 @@ type Options struct {
 	MaxBytes int64
 	// Stall bounds a wait in which nothing arrives. Zero means 20 s.
 	Stall time.Duration
+	// Unregistered: messages are sent as from memory that the application has not registered.
+	Unregistered bool
 	// Channel configures the message channel.
 	Channel message.Options
 	// Wait is called after the n-th poll without result in a row, n from 1. Nil: spin,
