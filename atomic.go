@@ -152,7 +152,7 @@ func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 	m.Half, m.Shift = true, onesided.Shift(addr)
 	if p.tries() {
 		if n, held := p.one.TryRMW(word, rkey, &m); n != 0 {
-			return AtomicRequest32{Request: newReceipt(p.eng, n), held: held, shift: m.Shift}
+			return AtomicRequest32{newReceipt(p.eng, n), held >> m.Shift}
 		}
 	}
 	var o *initiator.Op
@@ -164,20 +164,30 @@ func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 		o.Emulate(m)
 	}
 	o.Remote(word, rkey)
-	return AtomicRequest32{Request: p.post(o), shift: m.Shift}
+	return AtomicRequest32{p.post(o), uint64(m.Shift)}
 }
 
 // AtomicRequest32 is an atomic operation on 4 bytes in flight.
 type AtomicRequest32 struct {
 	Request
-	held  uint64 // by the aligned word of 8 bytes, if the operation was complete at once
-	shift uint8
+	rest uint64 // see fetched
 }
 
 // Wait returns the previous value of the target's word. Errors are those of Request.Wait.
 func (a AtomicRequest32) Wait(ctx context.Context) (uint32, error) {
-	v, err := a.wait(ctx, nil)
-	return uint32((v + a.held) >> a.shift), err // one of them is 0
+	v, err := a.fetched(ctx, a.rest)
+	return uint32(v), err
+}
+
+// fetched waits for an atomic operation. rest is what was fetched, if the operation was complete
+// at once, else the position of that in the aligned 8 bytes of which it is a part, in bits. It
+// is one word, so that no request has more than four: see TestRequestFitsRegisters.
+func (r Request) fetched(ctx context.Context, rest uint64) (uint64, error) {
+	v, err := r.wait(ctx, nil)
+	if r.op == nil {
+		return rest, err
+	}
+	return v >> rest, err
 }
 
 // Reduction is the operation by which Accumulate and Fetch combine two elements.
@@ -254,28 +264,27 @@ func Fetch[T Element](p *Peer, dst Remote, op Reduction, v T) FetchRequest[T] {
 		return FetchRequest[T]{Request: p.refuse(initiator.Emulated.String(), ErrInvalid)}
 	case t.Size() == 4:
 		r := p.half(dst, m)
-		return FetchRequest[T]{r.Request, r.held, r.shift}
+		return FetchRequest[T]{r.Request, r.rest}
 	case op == Sum && t != onesided.Float64: // an atomic of links
 		r := p.FetchAdd(dst, m.Arg)
-		return FetchRequest[T]{Request: r.Request, held: r.held}
+		return FetchRequest[T]{r.Request, r.held}
 	}
 	r := p.emulate(dst, m)
-	return FetchRequest[T]{Request: r.Request, held: r.held}
+	return FetchRequest[T]{r.Request, r.held}
 }
 
 // FetchRequest is a Fetch, or a wait of AwaitUntil, in flight. Its Request can be passed
 // to WaitAny and similar functions.
 type FetchRequest[T Element] struct {
 	Request
-	held  uint64 // by the word, if the operation was complete at once
-	shift uint8
+	rest uint64 // see fetched
 }
 
 // Wait returns the element's previous value or, for AwaitUntil, the value that met the
 // condition. Errors are those of Request.Wait.
 func (f FetchRequest[T]) Wait(ctx context.Context) (T, error) {
-	v, err := f.wait(ctx, nil)
-	return ofBits[T]((v + f.held) >> f.shift), err // one of them is 0
+	v, err := f.fetched(ctx, f.rest)
+	return ofBits[T](v), err
 }
 
 // typeOf returns the type of T on the wire.

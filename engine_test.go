@@ -185,7 +185,7 @@ func TestAlone(t *testing.T) {
 	require.NoError(t, e.Close())
 	require.NoError(t, e.Close())
 	var pe *PeerError
-	require.ErrorAs(t, e.Peer(0).FetchAdd(keys[0].At(0), 1).Request.err, &pe)
+	require.ErrorAs(t, e.Peer(0).FetchAdd(keys[0].At(0), 1).Request.op.Err, &pe)
 	require.ErrorIs(t, pe, ErrClosed)
 	_, err = e.Alloc(10)
 	require.Error(t, err)

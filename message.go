@@ -136,7 +136,7 @@ func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
 
 // ThenLen is Then with the length of the message in bytes. After an error it is of no meaning.
 func (r RecvRequest) ThenLen(f func(n int, err error)) {
-	if r.err != nil || !r.waitable() {
+	if !r.waitable() {
 		r.Then(func(err error) { f(0, err) })
 		return
 	}

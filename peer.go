@@ -553,12 +553,12 @@ func (p *Peer) drop(o *initiator.Op, err error) Request {
 
 // refuse returns the request of an operation that was refused.
 func (p *Peer) refuse(op string, err error) Request {
-	return Request{eng: p.eng, err: &PeerError{Rank: p.rank, Op: op, Err: err}}
+	return newRefusal(p.eng, &PeerError{Rank: p.rank, Op: op, Err: err})
 }
 
 // refuseMessage returns the failed request of an operation that was begun and is refused.
 func refuseMessage(e *Engine, o *hub.Op, err error) Request {
-	return Request{eng: e, err: o.Refuse(err).(*PeerError)} // made by peerError, see proto.init
+	return newRefusal(e, o.Refuse(err).(*PeerError)) // made by peerError, see proto.init
 }
 
 // out returns the buffer's memory and its keys on the link to p.

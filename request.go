@@ -20,10 +20,13 @@ import (
 // TestRequestFitsRegisters.
 type Request struct {
 	eng *Engine
-	op  *pending.Operation // nil: the operation was complete, or refused, at once
-	num uint64             // generation of op; without op the receipt
-	err *PeerError         // the operation was refused at once
+	op  *pending.Operation // nil: the operation was complete at once
+	num uint64             // generation of op; without op the receipt; or refusal
 }
+
+// refusal is Request.num of an operation that was refused at once. Request.op holds only the
+// error, a *PeerError, and has never been begun: its generation is another one.
+const refusal = 1<<63 | 1
 
 // Envelope describes a message.
 type Envelope struct {
@@ -39,6 +42,11 @@ func newRequest(e *Engine, o *pending.Operation) Request {
 
 // newReceipt returns the request of an operation that is complete and has the receipt n.
 func newReceipt(e *Engine, n uint64) Request { return Request{eng: e, num: n} }
+
+// newRefusal returns the request of an operation that was refused because of err.
+func newRefusal(e *Engine, err *PeerError) Request {
+	return Request{eng: e, op: &pending.Operation{Err: err}, num: refusal}
+}
 
 // gen returns the generation of op.
 func (r Request) gen() uint32 { return uint32(r.num) }
@@ -80,8 +88,8 @@ func (r Request) Done() bool {
 
 func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 	switch {
-	case r.err != nil:
-		return 0, r.err
+	case r.refused():
+		return 0, r.op.Err
 	case r.op == nil:
 		if !r.redeem() {
 			return 0, ErrRequestUsed
@@ -158,7 +166,7 @@ func WaitAll(ctx context.Context, reqs ...Request) error {
 	var all error
 	for i := range reqs {
 		r := &reqs[i]
-		if r.err == nil && !r.waitable() && !r.redeemable() {
+		if !r.refused() && !r.waitable() && !r.redeemable() {
 			continue
 		}
 		_, err := r.wait(ctx, nil)
@@ -213,8 +221,8 @@ func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 func (r Request) Then(f func(error)) {
 	var err error
 	switch {
-	case r.err != nil:
-		err = r.err
+	case r.refused():
+		err = r.op.Err
 	case r.waitable():
 		r.op.Then(f)
 		return
@@ -245,7 +253,7 @@ func blame(e *Engine, err error) {
 func (r Request) waitable() bool { return r.op != nil && r.op.Gen() == r.gen() }
 
 // refused reports whether the operation was refused at the call.
-func (r Request) refused() bool { return r.err != nil }
+func (r Request) refused() bool { return r.num == refusal }
 
 // waitError returns the error of a wait that did not complete.
 func waitError(err error) error {

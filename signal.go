@@ -217,7 +217,7 @@ func (p *Peer) awaitWord(w Buffer, t onesided.Type, cond Cond, value uint64, fro
 	o := initiator.New(&p.one, initiator.Await)
 	o.Word(reg, reg.Bytes()[w.off:w.off+w.n], t, onesided.Cond(cond), value, q)
 	r := p.post(o)
-	if r.err != nil {
+	if r.refused() {
 		_ = reg.Release()
 	}
 	return r
