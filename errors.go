@@ -61,6 +61,11 @@ var (
 	// ErrResources says that the system has no more descriptors or memory.
 	ErrResources = fabric.ErrResources
 
+	// ErrLostResult says that an atomic was executed, once, but that its result was lost with a queue
+	// pair; one that is emulated by compare-and-swap may have changed nothing. The connection
+	// continues on another queue pair, and no other operation is concerned (docs/rails.md).
+	ErrLostResult = fabric.ErrLostResult
+
 	// ErrClosed says that this engine was closed.
 	ErrClosed = bringup.ErrClosed
 

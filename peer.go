@@ -76,6 +76,9 @@ func pathEvent(p *Peer) {
 	r.lost += n - r.outages
 	r.outages, r.out = n, why != nil
 	p.eng.railWatches.tell(p.rank, 0, r.lost, why)
+	if _, is := p.ep.(fabric.Rejoiner); is && why != nil {
+		p.conn.Now().Rejoin()
+	}
 	if log := p.eng.cfg.Logger; why != nil {
 		log.Warn("rma: rail lost", "rank", p.rank, "rail", 0, "err", why)
 	} else {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed33544411/rma/fabric/ibv"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -51,15 +52,52 @@ func lossy(t *testing.T, net byte, way Pieces) []*Engine {
 	return es
 }
 
-// losing runs f while the sockets of rail 0 are shut down again and again, and checks that nothing but
-// the events of rails shows that.
-func losing(t *testing.T, es []*Engine, net byte, f func()) {
+// lossyVerbs opens two ranks over verbs with one rail besides rail 0.
+func lossyVerbs(t *testing.T) []*Engine {
+	a, b := testutil.RDMAPair(t)
+	es := openWith(t, 2, "ibv", func(c *Config) {
+		c.Device, c.Rails = a, b
+		c.PeerTimeout = 20 * time.Second // a guest on a busy machine is slow to answer
+	})
+	connectRails(t, es)
+	return es
+}
+
+// failQueuePairs puts the queue pairs of rail 0 of one rank or both into the error state, now and then
+// while they work: another one takes longer in a guest than losing pauses.
+func failQueuePairs(es []*Engine) func() int {
+	return func() (n int) {
+		for r, e := range es {
+			if !e.Peer(1 - r).Stats().Rails[0].Up || rand.IntN(2) == 0 {
+				return 0
+			}
+		}
+		which := rand.IntN(3)
+		for r, e := range es {
+			if r != which {
+				l := e.links[e.peers[1-r].link].(*ibv.Link)
+				e.prog.Do(func() { ibv.FailQueuePairs(l) })
+				n++
+			}
+		}
+		return n
+	}
+}
+
+// cutSocketsOf shuts down the sockets that cutSockets does, in some direction.
+func cutSocketsOf(net byte) func() int {
+	return func() int { return cutSockets(net, rand.IntN(3)) }
+}
+
+// losing runs f while rail 0 is cut again and again, and checks that nothing but the events of rails
+// shows that.
+func losing(t *testing.T, es []*Engine, cut func() int, f func()) {
 	ctx, stop := context.WithCancel(testutil.Context(t, testutil.Limit))
 	var tasks sync.WaitGroup
 	cuts := 0
 	tasks.Go(func() {
 		for ctx.Err() == nil {
-			cuts += cutSockets(net, rand.IntN(3))
+			cuts += cut()
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Duration(rand.ExpFloat64() * float64(10*time.Millisecond))): // deadline: pauses between losses
@@ -69,7 +107,7 @@ func losing(t *testing.T, es []*Engine, net byte, f func()) {
 	f()
 	stop()
 	tasks.Wait()
-	t.Logf("%d sockets were shut down", cuts)
+	t.Logf("%d sockets or queue pairs were cut", cuts)
 	ctx = testutil.Context(t, testutil.Limit)
 	for r, e := range es {
 		testutil.Eventually(t, testutil.Limit, func() bool { return e.Peer(1 - r).Stats().Rails[0].Up }, "rail 0 is back")
@@ -97,9 +135,16 @@ func TestScriptsAcrossLosses(t *testing.T) {
 			t.Parallel()
 			net := byte(90 + 2*i)
 			es := lossy(t, net, way)
-			losing(t, es, net, func() { runScripts(t, es) })
+			losing(t, es, cutSocketsOf(net), func() { runScripts(t, es) })
 		})
 	}
+}
+
+// The same over verbs, where queue pairs fail. An atomic may lose its result there (ErrLostResult), so the
+// scripts have none.
+func TestScriptsAcrossFailedQueuePairs(t *testing.T) {
+	es := lossyVerbs(t)
+	losing(t, es, failQueuePairs(es), func() { runScripts(t, es, atomicSteps...) })
 }
 
 // Messages of all lengths, in both directions and of both kinds of sends, arrive once and in order
@@ -108,7 +153,7 @@ func TestMessagesAcrossLosses(t *testing.T) {
 	const net, most, turns = 94, 1 << 20, 300
 	es := lossy(t, net, PiecesAuto)
 	ctx := testutil.Context(t, testutil.Limit)
-	losing(t, es, net, func() {
+	losing(t, es, cutSocketsOf(net), func() {
 		var g errgroup.Group
 		for r, e := range es {
 			p := e.Peer(1 - r)

@@ -33,7 +33,9 @@
 //     carries [FlagFence].
 //   - The loss of a connection fails the requests of its endpoint, unless the endpoint continues on
 //     another connection ([Resumer]).
-//   - The first failed request moves its endpoint to the error state: requests behind it
+//   - An atomic that was executed, but whose result was lost with a connection of a Resumer, fails alone, with
+//     [StatusLostResult]; only that completion is not the end of its endpoint.
+//   - Any other failed request, the first, moves its endpoint to the error state: requests behind it
 //     complete with [StatusFlushed] and [Endpoint.Post] returns [ErrDown]. Other endpoints
 //     of the link are not affected. The endpoint cannot be repaired: close it and connect a
 //     new one.
@@ -51,7 +53,7 @@
 // # Files
 //
 //	fabric.go      Link, Endpoint, Region, Caps; what some have besides: Direct, CopyTuner,
-//	               Neighbour, Resumer
+//	               Neighbour, Resumer, Rejoiner
 //	wr.go          WR, SGE, Op, Flags, Completion; RemoteKey, the marshalled name of
 //	               remote memory
 //	status.go      Status and the errors it maps to

@@ -95,6 +95,26 @@ type Networked interface {
 	NetworkUp() <-chan struct{}
 }
 
+// Rejoiner is implemented by Resumers that agree on the next connection by letters, which the caller
+// carries out of band, as the addresses.
+type Rejoiner interface {
+	Resumer
+
+	// Rejoin makes the next connection together with the peer's Rejoin. It is called when OpPath says that
+	// there is none, and when the peer sends a letter although there is one, which it thereby ends. If it
+	// fails, the endpoint is down; if the endpoint is, it tells the peer. One goroutine at a time, which
+	// does not own the link; it must have returned before the link is closed.
+	Rejoin(ctx context.Context, by Courier) error
+}
+
+// Courier carries the letters of a Rejoiner.
+type Courier struct {
+	Own  func(func())                              // runs its argument as the owner of the link
+	Send func(ctx context.Context, b []byte) error // sends a letter of at most MaxAddress bytes; they arrive in order
+	Next func(ctx context.Context) ([]byte, error) // waits for the peer's next letter, which is untrusted
+	Sent func() bool                               // reports whether Next will return one at once
+}
+
 // MaxAddress bounds the length of Endpoint.Address in bytes.
 const MaxAddress = 512
 
@@ -127,6 +147,10 @@ type EndpointOptions struct {
 	// kernel reports at once that the peer's process has ended, and a peer that is alive is
 	// never gone).
 	PeerTimeout time.Duration
+
+	// Final says that the endpoint ends with its connection, although the link's others are Rejoiners:
+	// nobody carries letters for it.
+	Final bool
 }
 
 const (

@@ -22,6 +22,7 @@ const (
 	StatusPeerGone               // the peer ended, closed or did not answer in time
 	StatusNotReady               // the target lacked room for a notification for too long
 	StatusUnknown                // a code unknown to this version
+	StatusLostResult             // an atomic that was executed, but its result was lost with a connection (Resumer)
 	numStatus
 )
 
@@ -36,6 +37,7 @@ var (
 	ErrPeerGone        = errors.New("peer gone: it died, closed the endpoint or did not answer in time")
 	ErrNotReady        = errors.New("target not ready: its notification queue stayed full")
 	ErrUnknownStatus   = errors.New("unknown completion status")
+	ErrLostResult      = errors.New("the result of an atomic that was executed is lost with the connection, which was made again: read the word before repeating the operation")
 
 	ErrNotSupported = errors.New("not supported")
 	ErrNotConnected = errors.New("endpoint is not connected")
@@ -59,6 +61,7 @@ var statusErr = [numStatus]error{
 	StatusPeerGone:        ErrPeerGone,
 	StatusNotReady:        ErrNotReady,
 	StatusUnknown:         ErrUnknownStatus,
+	StatusLostResult:      ErrLostResult,
 }
 
 // Err returns the sentinel of the status, nil for StatusOK.

@@ -73,6 +73,10 @@ func TestFieldsAreChecked(t *testing.T) {
 	a.layer, a.gid = verbs.LinkInfiniBand, verbs.GID{} // the LID suffices
 	_, err := parseAddress(a.append(nil))
 	require.NoError(t, err)
+	a.again = true
+	again, err := parseAddress(a.append(nil))
+	require.NoError(t, err)
+	require.True(t, again.again)
 	future := golden.append(nil)
 	future[4] = 3
 	_, err = parseAddress(future)

@@ -115,6 +115,8 @@
 //	post.go      requests to the device
 //	guard.go     what is different on rdma_rxe
 //	split.go     reads in pieces of one packet
+//	kept.go      requests kept for another queue pair
+//	resume.go    another queue pair in place of one that failed
 //	poll.go      completions from it, in the seam's terms; sleeping on FD
 //
 // Imports verbs, fabric, fabric/internal/softlink, internal/offheap. Tests that

@@ -19,6 +19,7 @@ import (
 const (
 	stNew       uint32 = iota // queue pair in INIT, receives posted
 	stConnected               // queue pair in RTS
+	stSuspended               // queue pair lost, the next one is being connected
 	stDown                    // queue pair in the error state, everything reported
 	stClosed                  // queue pair destroyed
 )
@@ -38,6 +39,7 @@ const (
 	slotPoison                     // endpoint.cell receives its result
 	slotAsk                        // asks the peer for an atomic, see mailbox
 	slotAnswer                     // answers the peer, not a request of the caller
+	slotLost                       // an atomic that was executed, whose result is lost
 )
 
 // Bits of a request's ID at the device: the endpoint's place in Link.eps, the
@@ -84,8 +86,12 @@ type endpoint struct {
 
 	mail *mailbox // nil where the device needs none
 
+	again *resumption // nil: the endpoint ends with its queue pair
+	keeps bool        // again is used: the peer's endpoint continues as well
+
 	closing   bool // the queue pair has been destroyed
 	room      int  // entries of the completion queue that it may need
+	queue     int  // requests that the queue pair was created for
 	recvs     int  // receives that the target side keeps posted
 	recvsUsed int  // of these, consumed and to be posted again
 }
@@ -126,8 +132,8 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	if l.noAtomics {
 		queue += 2 * maxAsks
 	}
-	recv := max(send, min(recvDepth(send), l.dev.MaxQPWR))
-	if max(queue, recv) > l.dev.MaxQPWR {
+	recv := max(send, min(recvDepth(send), l.dev.MaxQPWR-l.markers))
+	if max(queue, recv)+l.markers > l.dev.MaxQPWR {
 		return nil, fmt.Errorf("depth %d: the device has queues of at most %d requests", o.Depth, l.dev.MaxQPWR)
 	}
 	l.mu.Lock()
@@ -135,14 +141,15 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	if l.closed.Load() {
 		return nil, fmt.Errorf("ibv link: %w", fabric.ErrClosed)
 	}
-	if err := l.growCQ(queue + recv); err != nil {
+	room := queue + recv + 2*l.markers
+	if err := l.growCQ(room); err != nil {
 		return nil, err
 	}
-	qp, err := l.pd.CreateQP(verbs.QPOptions{SendCQ: l.cq, MaxSendWR: queue, MaxRecvWR: recv, MaxSendSGE: l.caps.MaxSGE, MaxInline: l.inline})
+	qp, err := l.createQP(queue, recv)
 	if err != nil {
 		return nil, err
 	}
-	e := &endpoint{l: l, id: o.ID, qp: qp, opt: o, psn: rand.Uint32() & 0xffffff, room: queue + recv, recvs: recv, depth: uint32(send), askAt: uint32(max(send/4, 1))}
+	e := &endpoint{l: l, id: o.ID, qp: qp, opt: o, psn: rand.Uint32() & 0xffffff, room: room, recvs: recv, queue: queue, depth: uint32(send), askAt: uint32(max(send/4, 1))}
 	size := 1
 	for size < queue {
 		size *= 2
@@ -154,12 +161,8 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 			return fail(err)
 		}
 	}
-	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
-	if l.noAtomics {
-		access &^= verbs.AccessRemoteAtomic
-	}
-	if err := qp.ToInit(l.port, 0, access); err != nil {
-		return fail(err)
+	if l.tells && !o.Final {
+		e.again = &resumption{e: e}
 	}
 	e.pick()
 	e.recvsUsed = recv
@@ -172,9 +175,27 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	return e, nil
 }
 
+// createQP creates a queue pair for that many requests and receives, in INIT.
+func (l *Link) createQP(queue, recv int) (*verbs.QP, error) {
+	m := l.markers
+	qp, err := l.pd.CreateQP(verbs.QPOptions{SendCQ: l.cq, MaxSendWR: queue + m, MaxRecvWR: recv + m, MaxSendSGE: l.caps.MaxSGE, MaxInline: l.inline})
+	if err != nil {
+		return nil, err
+	}
+	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	if l.noAtomics {
+		access &^= verbs.AccessRemoteAtomic
+	}
+	if err := qp.ToInit(l.port, 0, access); err != nil {
+		return nil, errors.Join(err, qp.Close())
+	}
+	return qp, nil
+}
+
 // besides is the number of completions that an endpoint may have to report at a time besides
-// those of the device: of a split, OpDown, and of atomics that the peer was asked for.
-const besides = 2 + maxAsks
+// those of the device: of a split, OpDown, of atomics that the peer was asked for, and OpPath
+// for a connection that is lost and for the next one.
+const besides = 4 + maxAsks
 
 // growCQ makes room for n more entries. Called with mu held.
 func (l *Link) growCQ(n int) error {
@@ -202,10 +223,15 @@ func (e *endpoint) pick() {
 	if idx == len(l.gens) {
 		l.gens = append(l.gens, 0)
 	}
-	l.gens[idx]++
 	e.idx = uint32(idx)
-	e.gen = uint64(l.gens[idx]) & idGenMask
-	e.tag = e.gen<<idGenShift | uint64(idx)<<idIdxShift
+	retag(e)
+}
+
+// retag gives e's requests another generation. Called with mu held.
+func retag(e *endpoint) {
+	e.l.gens[e.idx]++
+	e.gen = uint64(e.l.gens[e.idx]) & idGenMask
+	e.tag = e.gen<<idGenShift | uint64(e.idx)<<idIdxShift
 }
 
 // publish puts e into the table. Called with mu held, after pick.
@@ -227,7 +253,7 @@ func (l *Link) remove(e *endpoint) {
 // Address implements fabric.Endpoint.
 func (e *endpoint) Address() []byte {
 	a := address{mtu: e.l.mtu, reads: uint8(e.l.opt.MaxReads), layer: e.l.attr.LinkLayer, lid: e.l.attr.LID,
-		gid: e.l.gid.GID, lacks: e.l.lacks(), qpn: e.qp.Num(), psn: e.psn}
+		gid: e.l.gid.GID, lacks: e.l.lacks(), again: e.again != nil, qpn: e.qp.Num(), psn: e.psn}
 	return a.append(nil)
 }
 
@@ -242,19 +268,9 @@ func (e *endpoint) Connect(ctx context.Context, peer []byte) error {
 }
 
 func (e *endpoint) connect(ctx context.Context, peer []byte) error {
-	a, err := parseAddress(peer)
+	a, err := accept(e, peer)
 	if err != nil {
 		return err
-	}
-	l := e.l
-	if a.layer != l.attr.LinkLayer {
-		return fmt.Errorf("%w: the peer's port is %v, ours %v", fabric.ErrBadAddress, a.layer, l.attr.LinkLayer)
-	}
-	if a.lacks != l.lacks() {
-		return fmt.Errorf("%w: the devices lack different operations: the peer's %v, ours %v: use RMA_FABRIC=tcp between them", fabric.ErrBadAddress, a.lacks, l.lacks())
-	}
-	if a.qpn == e.qp.Num() && a.gid == l.gid.GID && a.lid == l.attr.LID {
-		return fmt.Errorf("%w: it is the endpoint's own", fabric.ErrBadAddress)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -262,11 +278,54 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 	e.mu.Lock() // not Link.mu: the kernel may take long
 	defer e.mu.Unlock()
 	switch e.state.Load() {
-	case stConnected:
+	case stConnected, stSuspended:
 		return errors.New("it is connected already")
 	case stDown, stClosed:
 		return fmt.Errorf("%w: %w", fabric.ErrDown, e.reason())
 	}
+	attr, err := ready(e, &a)
+	if err != nil {
+		return err
+	}
+	l := e.l
+	if e.guarded = l.guards(a.gid != l.gid.GID); e.guarded {
+		e.packet = uint64(attr.PathMTU.Bytes())
+		e.split.list = make([]fabric.SGE, 0, l.caps.MaxSGE)
+		e.poisonWord = rand.Uint64()
+		e.timeout = int64(float64(int64(4096)<<attr.Timeout) / cpu.NsPerTick())
+	}
+	if e.again != nil && a.again {
+		if err := e.again.begin(attr.PathMTU); err != nil {
+			return err
+		}
+	}
+	if !e.state.CompareAndSwap(stNew, stConnected) {
+		return e.reason()
+	}
+	return nil
+}
+
+// accept parses the peer's address, with which e may connect.
+func accept(e *endpoint, peer []byte) (a address, err error) {
+	l := e.l
+	if a, err = parseAddress(peer); err != nil {
+		return a, err
+	}
+	if a.layer != l.attr.LinkLayer {
+		return a, fmt.Errorf("%w: the peer's port is %v, ours %v", fabric.ErrBadAddress, a.layer, l.attr.LinkLayer)
+	}
+	if a.lacks != l.lacks() {
+		return a, fmt.Errorf("%w: the devices lack different operations: the peer's %v, ours %v: use RMA_FABRIC=tcp between them", fabric.ErrBadAddress, a.lacks, l.lacks())
+	}
+	if a.qpn == e.qp.Num() && a.gid == l.gid.GID && a.lid == l.attr.LID {
+		return a, fmt.Errorf("%w: it is the endpoint's own", fabric.ErrBadAddress)
+	}
+	return a, nil
+}
+
+// ready connects the queue pair with the peer's, from INIT on. Called with mu held.
+func ready(e *endpoint, a *address) (*verbs.QPAttr, error) {
+	l := e.l
 	attr := &verbs.QPAttr{
 		PathMTU: min(l.mtu, a.mtu), DestQPN: a.qpn, RQPSN: a.psn, SQPSN: e.psn,
 		MaxReadsDest: uint8(l.opt.MaxReads), MaxReads: uint8(min(l.opt.MaxReads, int(a.reads))),
@@ -275,23 +334,11 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 	}
 	if err := e.qp.ToRTR(attr); err != nil {
 		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) {
-			return fmt.Errorf("%w: %w", fabric.ErrBadAddress, err)
+			return nil, fmt.Errorf("%w: %w", fabric.ErrBadAddress, err)
 		}
-		return err
+		return nil, err
 	}
-	if err := e.qp.ToRTS(attr); err != nil {
-		return err
-	}
-	if e.guarded = l.guards(a.gid != l.gid.GID); e.guarded {
-		e.packet = uint64(attr.PathMTU.Bytes())
-		e.split.list = make([]fabric.SGE, 0, l.caps.MaxSGE)
-		e.poisonWord = rand.Uint64()
-		e.timeout = int64(float64(int64(4096)<<attr.Timeout) / cpu.NsPerTick())
-	}
-	if !e.state.CompareAndSwap(stNew, stConnected) {
-		return e.reason()
-	}
-	return nil
+	return attr, e.qp.ToRTS(attr)
 }
 
 // Err implements fabric.Endpoint.
@@ -399,7 +446,7 @@ func (e *endpoint) Close() error {
 	l.remove(e)
 	l.cqUsed -= e.room
 	l.giveBack += e.room + besides
-	return e.mail.close()
+	return errors.Join(e.again.close(), e.mail.close())
 }
 
 // postRecvs reposts the consumed receives. wrs is scratch space.
@@ -424,5 +471,21 @@ func (e *endpoint) postRecvs(wrs []verbs.RecvWR) error {
 	return nil
 }
 
-var _ fabric.Endpoint = (*endpoint)(nil)
+// Outages implements fabric.Resumer.
+func (e *endpoint) Outages() (lost uint64, why error) {
+	if e.again == nil {
+		return 0, nil
+	}
+	return e.again.lost, e.again.why
+}
+
+// Rejoin implements fabric.Rejoiner.
+func (e *endpoint) Rejoin(ctx context.Context, by fabric.Courier) error {
+	if e.again == nil {
+		return fabric.ErrNotSupported
+	}
+	return e.again.run(ctx, &by)
+}
+
+var _ fabric.Rejoiner = (*endpoint)(nil)
 var _ fabric.Link = (*Link)(nil)

@@ -79,9 +79,7 @@ type mailbox struct {
 func newMailbox(e *endpoint) (m *mailbox, err error) {
 	slots, recvs := len(e.slots), e.recvs
 	m = &mailbox{e: e, slots: slots, pieces: make([]verbs.SGE, slots+recvs), asks: make([]ask, 0, maxAsks), free: make([]uint32, recvs)}
-	for i := range m.free {
-		m.free[i] = uint32(i)
-	}
+	m.empty()
 	if m.mem, err = offheap.Alloc((slots+recvs)*letterSize, offheap.Regions); err != nil {
 		return nil, err
 	}
@@ -102,6 +100,17 @@ func (m *mailbox) close() error {
 		return err
 	}
 	return offheap.Free(m.mem, offheap.Regions)
+}
+
+// empty says that none of the receives is posted.
+func (m *mailbox) empty() {
+	if m == nil {
+		return
+	}
+	m.free = m.free[:cap(m.free)]
+	for i := range m.free {
+		m.free[i] = uint32(i)
+	}
 }
 
 // hold copies the payload of an inline write into slot i and returns its piece.
@@ -244,7 +253,7 @@ func (m *mailbox) answer(x *letter) {
 		a.key = uint32(fabric.StatusRemoteAccess)
 	}
 	list := [1]verbs.SendWR{m.enclose(a, slot{flags: slotAnswer})}
-	if n, err := e.qp.PostSend(list[:]); n != 1 || err != nil {
+	if n, err := pass(e, list[:]); n != 1 || err != nil {
 		e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
 	}
 }

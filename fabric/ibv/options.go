@@ -39,6 +39,10 @@ type Options struct {
 	// that loses, repeats or reorders packets, see the package comment. nil: only on
 	// rdma_rxe, to peers behind a network.
 	Guard *bool
+
+	// Resume lets endpoints continue on another queue pair when theirs fails (fabric.Rejoiner), if the
+	// peer's do as well, and both devices tell what a queue pair has executed.
+	Resume bool
 }
 
 // DefaultMaxReads covers the latency of a switched network with 4 KiB reads; adapters keep

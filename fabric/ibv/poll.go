@@ -112,6 +112,9 @@ func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 	if st == stDown || st == stClosed {
 		return false // reported when it went down
 	}
+	if st == stSuspended && w.Status != verbs.WCSuccess && e.again.expects(w) {
+		return false
+	}
 	if w.ID&idRecv != 0 {
 		return e.received(w, c, refill)
 	}
@@ -134,8 +137,12 @@ func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 	e.head = seq + 1
 	e.completed(s)
 	e.mail.settle()
-	if s.flags&(slotSignaled|slotMore) != slotSignaled {
-		return false
+	if f := s.flags & (slotSignaled | slotMore | slotLost); f != slotSignaled {
+		if f&slotLost == 0 {
+			return false
+		}
+		*c = fabric.Completion{ID: s.id, EP: e.id, Op: s.op, Status: fabric.StatusLostResult, Vendor: VendorLostResult}
+		return true
 	}
 	*c = fabric.Completion{ID: s.id, EP: e.id, Op: s.op}
 	return true
@@ -151,6 +158,10 @@ func (e *endpoint) received(w *verbs.WC, c *fabric.Completion, refill bool) bool
 		// completion, and their statuses give the reason, or at least the fact.
 		if e.head == e.tail {
 			st, vendor := statusOf(w.Status, w.VendorErr)
+			if e.again.takes(w.Status) {
+				suspend(e, fmt.Errorf("%w: the queue pair has failed", fabric.ErrFlushed))
+				return false
+			}
 			e.down(fabric.Completion{Op: fabric.OpDown, Status: st, Vendor: vendor}, 0, false)
 		}
 		return false
@@ -200,7 +211,7 @@ func (l *Link) refillAll() {
 		if e == nil || e.recvsUsed < min(e.recvs/4, len(l.rwrs)) {
 			continue
 		}
-		if s := e.state.Load(); s != stDown && s != stClosed {
+		if e.state.Load() == stConnected {
 			e.repost()
 		}
 	}
@@ -209,6 +220,13 @@ func (l *Link) refillAll() {
 // failed takes e down because slot seq failed. Not on the hot path.
 func (l *Link) failed(e *endpoint, w *verbs.WC, seq uint32) {
 	st, vendor := statusOf(w.Status, w.VendorErr)
+	if e.again.takes(w.Status) {
+		l.asyncEvents()
+		if s := e.state.Load(); s == stConnected {
+			suspend(e, (&fabric.Completion{EP: e.id, Op: e.slots[seq&e.mask()].op, Status: st, Vendor: vendor}).Err())
+		}
+		return
+	}
 	if st == fabric.StatusFlushed {
 		// The queue pair went to the error state, and not by this side's doing. If the device
 		// moved it, because of an action of the peer, there is an event.
@@ -236,6 +254,10 @@ func (l *Link) asyncEvents() {
 		}
 		for _, e := range *l.eps.Load() {
 			if e == nil || ev.Type != verbs.EventCQErr && ev.Type != verbs.EventDeviceFatal && ev.QPN != e.qp.Num() {
+				continue
+			}
+			if ev.Type == verbs.EventQPFatal && e.again.takes(verbs.WCFlushErr) {
+				suspend(e, fmt.Errorf("%w: %v", fabric.ErrFlushed, ev.Type))
 				continue
 			}
 			e.down(fabric.Completion{Op: fabric.OpDown, Status: eventStatus(ev.Type), Vendor: uint32(ev.Type)}, 0, false)
@@ -308,7 +330,7 @@ func (l *Link) Disarm() {
 // would wake the owner to continue it.
 func (l *Link) stalled() bool {
 	for _, e := range *l.eps.Load() {
-		if e != nil && e.split.left > 0 && e.head == e.tail {
+		if e != nil && e.split.left > 0 && e.head == e.tail && e.state.Load() == stConnected {
 			return true
 		}
 	}

@@ -11,14 +11,14 @@ import (
 // Post implements fabric.Endpoint: one crossing into C for up to chainMax requests.
 // Hot path.
 func (e *endpoint) Post(wrs []fabric.WR) (n int, err error) {
-	if e.state.Load() != stConnected {
+	if s := e.state.Load(); s != stConnected && s != stSuspended {
 		return 0, e.refuse()
 	}
 	if e.silent() {
 		return 0, nil
 	}
 	if e.split.left > 0 {
-		if e.advance(); e.split.left > 0 || e.state.Load() != stConnected {
+		if e.advance(); e.split.left > 0 || e.state.Load() == stDown {
 			return 0, e.Err()
 		}
 	}
@@ -32,7 +32,7 @@ func (e *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 			}
 			e.begin(w)
 			n++
-			if e.split.left > 0 || e.state.Load() != stConnected {
+			if e.split.left > 0 || e.state.Load() == stDown {
 				return n, nil
 			}
 			continue
@@ -210,12 +210,21 @@ func (e *endpoint) stage(w *fabric.WR, list []fabric.SGE, pieces int, more bool)
 	}
 }
 
+// pass passes requests, which have slots, to the device, or keeps them until the endpoint continues.
+// Hot path.
+func pass(e *endpoint, wrs []verbs.SendWR) (n int, err error) {
+	if e.keeps {
+		return e.again.pass(wrs)
+	}
+	return e.qp.PostSend(wrs)
+}
+
 // submit posts the chain, which holds wrs[n:m], and returns the index of the first request
 // not posted. The device may accept less than the requested depth; this is rare, but not an
 // error.
 func (e *endpoint) submit(wrs []fabric.WR, n, m int) (int, error) {
 	l := e.l
-	k, err := e.qp.PostSend(l.wrs[:l.staged])
+	k, err := pass(e, l.wrs[:l.staged])
 	if k == l.staged {
 		return m, nil
 	}

@@ -60,7 +60,7 @@ func (e *endpoint) advance() {
 		if l.staged == 0 {
 			return // queue full
 		}
-		k, err := e.qp.PostSend(l.wrs[:l.staged])
+		k, err := pass(e, l.wrs[:l.staged])
 		if k < l.staged {
 			back := uint64(0)
 			for _, d := range l.wrs[k:l.staged] {

@@ -58,6 +58,9 @@ type Connection struct {
 	rails   []*railConn // the present attempts; Dialer.mu guards the elements
 	lacking uint8       // rails that the peer has and this side does not, by number; under Dialer.mu
 
+	letters   chan []byte // of the peer's endpoint
+	rejoining sync.Mutex  // held during Rejoin
+
 	published []string // keys that this side has put in the job
 
 	ep    fabric.Endpoint // set before done is closed, nil if there is none

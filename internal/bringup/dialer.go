@@ -132,7 +132,7 @@ type Connector struct {
 
 // connection returns a Connection that has not begun to connect.
 func (c *Connector) connection(number uint32) *Connection {
-	n := &Connection{c: c, Number: number, theirs: make(chan Request, 1), done: make(chan struct{})}
+	n := &Connection{c: c, Number: number, theirs: make(chan Request, 1), done: make(chan struct{}), letters: make(chan []byte, maxLetters)}
 	n.life, n.end = context.WithCancel(c.d.tasks.Life())
 	n.openRails()
 	return n
@@ -203,6 +203,8 @@ func (c *Connector) Told(key string, val []byte) bool {
 	case !ok || number != n.Number:
 	case key == KeyRail:
 		return n.toldRail(text)
+	case key == KeyResume:
+		return n.toldLetter(text)
 	case key == KeyPath:
 		if c.rank > c.d.links.job.Rank() || n.guided || len(text) > 0 && c.asked == maxSurveys {
 			return false

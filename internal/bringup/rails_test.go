@@ -29,6 +29,8 @@ type recorder struct {
 	aloof
 	rank int
 	said chan told
+
+	letters chan string
 }
 
 func (j *recorder) Rank() int { return j.rank }
@@ -42,6 +44,9 @@ func (j *recorder) Send(ctx context.Context, _ int, key string, val []byte) erro
 			return err
 		}
 		j.said <- told{string(v.Address), v.Mark}
+	}
+	if key == KeyResume {
+		j.letters <- string(val[4:])
 	}
 	return nil
 }

@@ -47,6 +47,26 @@ func TestFlushedRequestEndsItsOperationOnce(t *testing.T) {
 	a.Prog.Do(func() { require.EqualValues(t, 2, a.Queue.Counts().Failed) })
 }
 
+// The lost result of an atomic fails that operation alone, and a signal needs none.
+func TestLostResultsFailAlone(t *testing.T) {
+	a, _ := pair(t, sim.Options{})
+	add, signal := a.op(FetchAdd, 64), a.op(PutSignal, 0)
+	signal.Flag(signal.remote+128, signal.rkey, true, 1)
+	a.Prog.Do(func() {
+		for _, o := range []*Op{add, signal} {
+			o.Start()
+			a.Queue.post()
+			for o.pending > 0 {
+				a.Engine.Complete(&fabric.Completion{ID: uint64(o.id), Op: fabric.OpFetchAdd, Status: fabric.StatusLostResult})
+			}
+			require.True(t, o.Done())
+		}
+		require.NoError(t, a.Queue.down)
+	})
+	require.ErrorIs(t, add.Err, fabric.ErrLostResult)
+	require.NoError(t, signal.Err)
+}
+
 // A hostile peer's notifications and slots change nothing that its keys do not
 // cover, and break nothing.
 func TestHostileAccumulates(t *testing.T) {

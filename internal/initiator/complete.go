@@ -19,7 +19,7 @@ func (e *Engine) Complete(c *fabric.Completion) bool {
 	}
 	q := o.q
 	var err error
-	if c.Status != fabric.StatusOK {
+	if c.Status != fabric.StatusOK && !(c.Status == fabric.StatusLostResult && o.kind == PutSignal) { // a signal needs no result
 		err = q.host.Reason(c) // may end the connection: o still waits for this completion
 	}
 	q.inflight--
@@ -41,7 +41,9 @@ func (e *Engine) Complete(c *fabric.Completion) bool {
 	if o.pending == 0 && !o.queued {
 		o.end()
 	}
-	q.host.Down(err)
+	if c.Status != fabric.StatusLostResult { // the connection continues
+		q.host.Down(err)
+	}
 	return true
 }
 

@@ -84,6 +84,7 @@ func Join(ctx context.Context, l fabric.Link, o ConnectOptions, swap func(mine [
 // Loopback creates two endpoints of l that are connected with each other: requests posted
 // on one have this process as their target. The second has the ID idB.
 func Loopback(ctx context.Context, l fabric.Link, o ConnectOptions, idB uint32) (ea, eb fabric.Endpoint, err error) {
+	o.Final = true
 	b := o.EndpointOptions
 	b.ID = idB
 	if ea, err = l.NewEndpoint(o.EndpointOptions); err != nil {

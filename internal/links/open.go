@@ -42,7 +42,7 @@ func openTCPRail(o Options, rail bool) (fabric.Link, error) {
 }
 
 func openIBV(o Options) (fabric.Link, error) {
-	l, err := ibv.Open(ibv.Options{Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex, LastByteLast: o.LastByteLast, Guard: o.Guard})
+	l, err := ibv.Open(ibv.Options{Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex, LastByteLast: o.LastByteLast, Guard: o.Guard, Resume: len(o.Rails) > 0})
 	if err != nil {
 		return nil, err
 	}

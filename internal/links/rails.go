@@ -44,6 +44,7 @@ func OpenRail(kind, where string, o Options) (fabric.Link, error) {
 			o.Device, o.Port = dev, int(n)
 		}
 	}
+	o.Rails = nil
 	return Open(kind, o)
 }
 

@@ -1,0 +1,463 @@
+package ibv
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/verbs"
+)
+
+// post carries the letters between two endpoints of a test.
+type post struct {
+	own   sync.Mutex // of both links
+	boxes [2]chan []byte
+	eps   [2]*endpoint
+	errs  [2]chan error
+	lose  func(from int, letter []byte) []byte // changes letters; nil: none
+	tasks sync.WaitGroup
+	busy  [2]bool
+	again [2]bool
+	mu    sync.Mutex
+	life  context.Context
+}
+
+func newPost(tb testing.TB, a, b *endpoint) *post {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &post{eps: [2]*endpoint{a, b}, life: ctx}
+	for i := range p.boxes {
+		p.boxes[i], p.errs[i] = make(chan []byte, 100), make(chan error, 100)
+	}
+	tb.Cleanup(func() { cancel(); p.tasks.Wait() })
+	return p
+}
+
+// rejoin starts Rejoin of an endpoint, or has it start once more.
+func (p *post) rejoin(i int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.again[i] = true; p.busy[i] || p.life.Err() != nil {
+		return
+	}
+	p.busy[i] = true
+	p.tasks.Go(func() {
+		for {
+			p.mu.Lock()
+			if !p.again[i] {
+				p.busy[i] = false
+				p.mu.Unlock()
+				return
+			}
+			p.again[i] = false
+			p.mu.Unlock()
+			if err := p.eps[i].Rejoin(p.life, p.courier(i)); err != nil {
+				p.errs[i] <- err
+			}
+		}
+	})
+}
+
+func (p *post) courier(i int) fabric.Courier {
+	return fabric.Courier{
+		Own: func(f func()) { p.own.Lock(); defer p.own.Unlock(); f() },
+		Send: func(_ context.Context, b []byte) error {
+			if p.lose != nil {
+				if b = p.lose(i, b); b == nil {
+					return nil
+				}
+			}
+			p.boxes[1-i] <- b
+			p.rejoin(1 - i)
+			return nil
+		},
+		Next: func(ctx context.Context) ([]byte, error) {
+			select {
+			case b := <-p.boxes[i]:
+				return b, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+		Sent: func() bool { return len(p.boxes[i]) > 0 },
+	}
+}
+
+// poll polls a side and returns its completions other than OpPath, which starts Rejoin.
+func (p *post) poll(s *side) (cs []fabric.Completion) {
+	p.own.Lock()
+	n := s.l.Poll(s.cs[:])
+	_, why := s.ep.Outages()
+	p.own.Unlock()
+	for _, c := range s.cs[:n] {
+		if c.Op != fabric.OpPath {
+			cs = append(cs, c)
+			continue
+		}
+		for i, e := range p.eps {
+			if e == s.ep && why != nil {
+				p.rejoin(i)
+			}
+		}
+	}
+	return cs
+}
+
+// fail fails the queue pair of a side.
+func (p *post) fail(s *side) {
+	p.own.Lock()
+	defer p.own.Unlock()
+	FailQueuePairs(s.l)
+}
+
+// load posts writes, reads and fetch-adds from one side to the other, each with a notification behind it,
+// and checks what comes of them.
+type load struct {
+	*testing.T
+	p        *post
+	s, to    *side
+	peer     *load
+	rng      *rand.Rand
+	made     uint64
+	queue    []fabric.WR // to be posted
+	open     []fabric.WR // in flight
+	results  map[uint64]bool
+	lost     uint64 // results
+	notified uint32
+}
+
+const (
+	loadSlot = 4096      // of 16, the local memory of each operation
+	loadLog  = 128 << 10 // what the writes write to: the number of the operation, again and again
+	loadSum  = 256 << 10 // what the fetch-adds add to
+)
+
+func loads(t *testing.T, a, b *side, p *post) [2]*load {
+	x := [2]*load{{T: t, p: p, s: a, to: b}, {T: t, p: p, s: b, to: a}}
+	for i, l := range x {
+		l.peer, l.rng, l.results = x[1-i], rand.New(rand.NewPCG(uint64(i), 7)), map[uint64]bool{}
+	}
+	return x
+}
+
+// make makes the next operation.
+func (x *load) make() {
+	k := x.made
+	x.made++
+	mem := x.s.mem.Bytes()[k%16*loadSlot:][:loadSlot]
+	w := fabric.WR{ID: k, Flags: fabric.FlagSignaled, RKey: x.to.mem.Key().RKey, RemoteAddr: x.to.mem.Addr() + loadLog}
+	n := 8
+	switch k % 4 {
+	case 0, 2:
+		if n += 8 * x.rng.IntN(loadSlot/8); x.rng.IntN(2) == 0 {
+			n = 8
+			w.Flags |= fabric.FlagInline
+		}
+		for i := 0; i < n; i += 8 {
+			binary.LittleEndian.PutUint64(mem[i:], k)
+		}
+		w.Op = fabric.OpWrite
+	case 1:
+		w.Op = fabric.OpRead
+	case 3:
+		w.Op, w.Operand, w.RemoteAddr = fabric.OpFetchAdd, 1, x.to.mem.Addr()+loadSum
+		binary.LittleEndian.PutUint64(mem, ^uint64(0)) // no result
+	}
+	w.Local = []fabric.SGE{fabric.NewSGE(mem[:n], x.s.mem.LKey())}
+	x.queue = append(x.queue, w, fabric.WR{Op: fabric.OpWrite, Flags: fabric.FlagNotify, Imm: uint32(k)})
+}
+
+// turn posts and polls once.
+func (x *load) turn(total uint64) {
+	if x.made < total && len(x.queue) == 0 && len(x.open) < 16 {
+		x.make()
+	}
+	if len(x.queue) > 0 {
+		x.p.own.Lock()
+		n, err := x.s.ep.Post(x.queue)
+		x.p.own.Unlock()
+		require.NoError(x, err)
+		for _, w := range x.queue[:n] {
+			if w.Flags&fabric.FlagSignaled != 0 {
+				x.open = append(x.open, w)
+			}
+		}
+		x.queue = x.queue[n:]
+	}
+	for _, c := range x.p.poll(x.s) {
+		if c.Op == fabric.OpNotify {
+			require.Equal(x, x.notified, c.Imm, "notifications come once and in order")
+			if c.Imm%2 == 0 {
+				require.GreaterOrEqual(x, binary.LittleEndian.Uint64(x.s.mem.Bytes()[loadLog:]), uint64(c.Imm))
+			}
+			x.notified++
+			continue
+		}
+		require.NotEmpty(x, x.open, "%+v", c)
+		w := x.open[0]
+		x.open = x.open[1:]
+		require.Equal(x, w.ID, c.ID)
+		require.Equal(x, w.Op, c.Op)
+		value := binary.LittleEndian.Uint64(x.s.mem.Bytes()[w.ID%16*loadSlot:])
+		switch {
+		case c.Op == fabric.OpFetchAdd && c.Status == fabric.StatusLostResult:
+			require.ErrorIs(x, c.Err(), fabric.ErrLostResult)
+			x.lost++
+			continue
+		case c.Op == fabric.OpFetchAdd:
+			require.False(x, x.results[value], "fetch-add %d has the result %d of another one", w.ID, value)
+			x.results[value] = true
+		case c.Op == fabric.OpRead:
+			require.GreaterOrEqual(x, value, w.ID-1)
+			require.LessOrEqual(x, value, x.made)
+		}
+		require.NoError(x, c.Err())
+	}
+}
+
+func (x *load) done(total uint64) bool {
+	return x.made == total && len(x.queue)+len(x.open) == 0 && x.notified == uint32(total)
+}
+
+// check checks the memory at the end.
+func (x *load) check() {
+	mem := x.to.mem.Bytes()
+	sum := binary.LittleEndian.Uint64(mem[loadSum:])
+	require.Equal(x, uint64(len(x.results))+x.lost, sum, "each fetch-add was executed once")
+	for v := range x.results {
+		require.Less(x, v, sum)
+	}
+	require.Equal(x, (x.made-1)&^1, binary.LittleEndian.Uint64(mem[loadLog:]))
+}
+
+// Operations of both sides while queue pairs fail again and again, on one side or on both: each is
+// executed once and in order, and completes once.
+func TestContinuesAcrossFailures(t *testing.T) {
+	for name, guard := range map[string]bool{"plain": false, "guarded": true} {
+		t.Run(name, func(t *testing.T) {
+			a, b := pairOf(t, Options{Resume: true, Guard: &guard}, fabric.EndpointOptions{Depth: 64, PeerTimeout: testutil.Limit})
+			require.True(t, a.ep.keeps, "the device tells what it has executed")
+			p := newPost(t, a.ep, b.ep)
+			xs := loads(t, a, b, p)
+			total := uint64(4000 / testutil.Slow())
+			rng := rand.New(rand.NewPCG(7, 7))
+			failures, since := 0, uint64(0)
+			end := time.Now().Add(testutil.Limit)
+			for !xs[0].done(total) || !xs[1].done(total) {
+				require.True(t, time.Now().Before(end), "a: %d made, %d in flight, %d notified; b: %d, %d, %d", xs[0].made, len(xs[0].open), xs[0].notified, xs[1].made, len(xs[1].open), xs[1].notified)
+				// Failures while operations are in flight, and during what follows.
+				if made := xs[0].made + xs[1].made; made >= since || rng.IntN(2000) == 0 {
+					which := rng.IntN(3)
+					for i, x := range xs {
+						if which != i {
+							p.fail(x.s)
+							failures++
+						}
+					}
+					since = made + uint64(rng.IntN(100))
+				}
+				xs[0].turn(total)
+				xs[1].turn(total)
+				select {
+				case err := <-p.errs[0]:
+					require.NoError(t, err)
+				case err := <-p.errs[1]:
+					require.NoError(t, err)
+				default:
+				}
+				cpu.Yield()
+			}
+			xs[0].check()
+			xs[1].check()
+			n, _ := a.ep.Outages()
+			require.Positive(t, n)
+			t.Logf("%d failures, %d connections lost, of %d fetch-adds %d results", failures, n, total/2, xs[0].lost+xs[1].lost)
+		})
+	}
+}
+
+// A peer that does not answer is gone, soon; one that is down says so at once; and what it says of its
+// queue pair is checked.
+func TestResumptionThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose func(from int, letter []byte) []byte
+		want fabric.Status
+	}{
+		"silent":    {func(int, []byte) []byte { return nil }, fabric.StatusPeerGone},
+		"ended":     {func(from int, b []byte) []byte { return b[:len(b)*(1-from)] }, fabric.StatusPeerGone},
+		"malformed": {func(from int, b []byte) []byte { return append(b, make([]byte, from)...) }, fabric.StatusRemoteInvalid},
+		"claims": {func(from int, b []byte) []byte {
+			if from == 1 && len(b) > 0 {
+				binary.LittleEndian.PutUint32(b[12:], (binary.LittleEndian.Uint32(b[12:])+100)&psnMask)
+			}
+			return b
+		}, fabric.StatusRemoteInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := pairOf(t, Options{Resume: true}, fabric.EndpointOptions{PeerTimeout: 8 * time.Second})
+			p := newPost(t, a.ep, b.ep)
+			p.lose = c.lose
+			began := time.Now()
+			p.fail(a)
+			w := a.write(b, 8, fabric.FlagSignaled)
+			n, err := a.ep.Post([]fabric.WR{w})
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			var got []fabric.Completion
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				p.poll(b)
+				got = append(got, p.poll(a)...)
+				return len(got) == 2
+			}, "the endpoint is down")
+			require.Equal(t, fabric.StatusFlushed, got[0].Status)
+			require.Equal(t, fabric.OpDown, got[1].Op)
+			require.Equal(t, c.want, got[1].Status)
+			require.ErrorIs(t, a.ep.Err(), fabric.ErrDown)
+			t.Log(time.Since(began), a.ep.Err())
+		})
+	}
+}
+
+// An endpoint that is closed meanwhile reports nothing more, and the other one learns of it.
+func TestCloseDuringResumption(t *testing.T) {
+	a, b := pairOf(t, Options{Resume: true}, fabric.EndpointOptions{PeerTimeout: testutil.Limit})
+	p := newPost(t, a.ep, b.ep)
+	closed, said := make(chan struct{}), make(chan struct{}, 10)
+	p.lose = func(from int, letter []byte) []byte {
+		if from == 0 {
+			said <- struct{}{}
+			<-closed
+		}
+		return letter
+	}
+	p.fail(a)
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		p.poll(a)
+		return len(said) > 0
+	}, "a letter is written")
+	p.own.Lock()
+	require.NoError(t, a.ep.Close())
+	p.own.Unlock()
+	close(closed)
+	testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return b.ep.Err() != nil }, "the other side is down")
+	require.ErrorIs(t, b.ep.Err(), fabric.ErrPeerGone)
+}
+
+// What the peer says it expects decides what is posted again.
+func TestAdopt(t *testing.T) {
+	const first = psnMask - 1 // wraps
+	build := func(fence bool) *endpoint {
+		e := &endpoint{l: &Link{}, slots: make([]slot, 8), head: 5, tail: 10, psn: 77}
+		e.again = &resumption{e: e}
+		r := e.again
+		r.reqs, r.pieces, r.maxSGE, r.mtuShift, r.psn, r.posted = make([]kept, 8), make([]verbs.SGE, 8), 1, 10, first, 5
+		for i, op := range []verbs.SendOp{verbs.OpWrite, verbs.OpRead, verbs.OpFetchAdd, verbs.OpWriteWithImm, verbs.OpWrite} {
+			w := verbs.SendWR{ID: uint64(5 + i), Op: op, SGL: []verbs.SGE{{Addr: 1 << 20, Len: []uint32{2049, 1025, 8, 0, 1024}[i]}}}
+			if fence && i == 3 {
+				w.Flags = verbs.SendFence
+			}
+			r.add([]verbs.SendWR{w})
+		}
+		r.sent(9) // the last one is not with the device
+		return e
+	}
+	const same, empty, lost = 1, 2, 3
+	for _, c := range []struct {
+		packets uint32
+		fence   bool
+		want    [5]int // what is posted again
+	}{
+		{0, false, [5]int{same, same, same, same, same}},
+		{2, false, [5]int{same, same, same, same, same}}, // a part of the first write
+		{3, false, [5]int{empty, same, same, same, same}},
+		{5, false, [5]int{empty, same, same, same, same}}, // the read was executed, its answer is lost
+		{6, false, [5]int{empty, same, lost, same, same}},
+		{7, false, [5]int{empty, same, lost, empty, same}},
+		{7, true, [5]int{empty, empty, empty, empty, same}}, // behind a fence: both were complete
+	} {
+		e := build(c.fence)
+		r := e.again
+		r.theirs.expected = (first + c.packets) & psnMask
+		require.NoError(t, r.adopt())
+		for i := range c.want {
+			x, s := r.of(uint32(5+i)), &e.slots[(5+i)&7]
+			got := same
+			switch {
+			case s.flags&slotLost != 0:
+				got = lost
+				require.NotZero(t, x.wr.Flags&verbs.SendSignaled)
+				fallthrough
+			case x.wr.Op == verbs.OpWrite && len(x.wr.SGL) == 0:
+				if got == same {
+					got = empty
+				}
+				require.Empty(t, x.wr.SGL)
+				require.Equal(t, uint32(1), x.packets)
+			}
+			require.Equal(t, c.want[i], got, "%+v: request %d", c, i)
+		}
+		require.Equal(t, uint32(5), r.posted)
+		require.Equal(t, uint32(77), r.psn)
+	}
+	for _, packets := range []uint32{8, 100, 1 << 23, psnMask} { // what was not posted, or was complete before
+		e := build(false)
+		e.again.theirs.expected = (first + packets) & psnMask
+		require.ErrorIs(t, e.again.adopt(), errBadTally)
+	}
+	e := build(false)
+	e.again.of(5).packets = maxSpan
+	e.again.theirs.expected = first
+	require.ErrorContains(t, e.again.adopt(), "in flight")
+}
+
+func TestResumeLetterBytes(t *testing.T) {
+	x := resumeLetter{ready: true, round: 0x01020304, expected: 0xabcdef}
+	for i := range x.address {
+		x.address[i] = byte(i)
+	}
+	b := x.append(nil)
+	require.Equal(t, "524d417201010000"+"04030201"+"efcdab00"+
+		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f2021222324252627", hex.EncodeToString(b))
+	y, err := parseResumeLetter(b)
+	require.NoError(t, err)
+	require.Equal(t, x, y)
+	for n := range b {
+		_, err := parseResumeLetter(b[:n])
+		require.ErrorIs(t, err, errBadLetter)
+	}
+	_, err = parseResumeLetter(append(b, 0))
+	require.ErrorIs(t, err, errBadLetter)
+	for at, v := range map[int]byte{0: 'r', 4: 2, 5: 2, 6: 1, 7: 1, 15: 1} {
+		c := slices.Clone(b)
+		c[at] = v
+		_, err := parseResumeLetter(c)
+		require.ErrorIs(t, err, errBadLetter, "byte %d", at)
+	}
+	x.round = 0
+	_, err = parseResumeLetter(x.append(nil))
+	require.ErrorIs(t, err, errBadLetter)
+}
+
+func FuzzParseResumeLetter(f *testing.F) {
+	x := resumeLetter{round: 1}
+	f.Add(x.append(nil))
+	f.Add([]byte(letterMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x, err := parseResumeLetter(b)
+		if err != nil {
+			require.ErrorIs(t, err, errBadLetter)
+			return
+		}
+		require.Equal(t, b, x.append(nil))
+		require.LessOrEqual(t, x.expected, uint32(psnMask))
+	})
+}
