@@ -96,6 +96,7 @@ lint: ## gofmt, go vet, functions that only tests reach, and golangci-lint if it
 	@bad=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0 -r gofmt -l); \
 	if [ -n "$$bad" ]; then echo "lint: run gofmt -w on:" $$bad >&2; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags rma_zoo . ./fabric/ibv ./verbs
 	$(GO) mod verify
 	@for m in $(MODULES); do echo "vet and tidy in $$m"; (cd $$m && $(GO) vet ./... && $(GO) mod tidy -diff); done
 	@echo "tidy in tools"; cd tools && $(GO) mod tidy -diff

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/fabrictest"
+	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/verbs"
 )
 
