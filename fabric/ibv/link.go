@@ -51,7 +51,6 @@ type Link struct {
 	inline    int  // bytes that the device takes inline
 	noInline  bool // the device takes too little inline: the payload is copied, see mailbox
 	tells     bool // the device tells the next packet that a queue pair expects: endpoints continue
-	tellsLate bool // even after RESET, which ends what the device is doing
 	markers   int  // requests, and receives, besides those of an endpoint, that follow a failed queue pair's
 
 	pd   *verbs.PD

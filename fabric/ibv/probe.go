@@ -200,10 +200,6 @@ func trust(l *Link, qp *verbs.QP, want uint32) {
 	if l.tells = err == nil && psn == want&psnMask; l.tells {
 		l.markers = 1
 	}
-	if qp.ToReset() == nil {
-		psn, err = expected(qp)
-		l.tellsLate = err == nil && psn == want&psnMask
-	}
 }
 
 // route is the address of gid or lid from GID from of this port.

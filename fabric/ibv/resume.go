@@ -364,7 +364,8 @@ func (r *resumption) hear(ctx context.Context, by *fabric.Courier) error {
 	return nil
 }
 
-// drain waits until all that the device has done is known.
+// drain waits until the device has flushed the markers: it has processed no packet after that, so that the
+// one that the queue pair expects is known.
 func (r *resumption) drain(ctx context.Context, by *fabric.Courier) error {
 	for ; ; time.Sleep(pause) {
 		left := 0
@@ -384,15 +385,6 @@ func (r *resumption) renew() error {
 	psn, err := expected(e.qp)
 	if err != nil {
 		return err
-	}
-	if l.tellsLate { // behind the packet that the device may just be processing
-		if err := e.qp.ToReset(); err != nil {
-			return err
-		}
-		if psn, err = expected(e.qp); err != nil {
-			return err
-		}
-		l.pump()
 	}
 	if r.deaf {
 		psn, r.deaf = r.first, false
