@@ -1,7 +1,11 @@
 package rma
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,4 +67,36 @@ func TestProgressCPU(t *testing.T) {
 	t.Setenv(envProgressCPU, "-1")
 	_, err = Open(ctx, nil)
 	require.ErrorContains(t, err, `RMA_PROGRESS_CPU="-1": want a whole number, 0 … 16383`)
+}
+
+// poor opens rank 1 of a job, with no descriptor left, and says whether the error has its type.
+var poor = testutil.NewChild("poor", func(args []string, _ *bufio.Reader, out io.Writer) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // Go's poller needs descriptors as well
+	if err != nil {
+		return err
+	}
+	if err := ln.Close(); err != nil {
+		return err
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	limit.Cur = 0
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	e, err := openChild("shm", args[0])
+	if err == nil {
+		err = e.Close()
+	}
+	fmt.Fprintln(out, errors.Is(err, ErrResources), err)
+	return nil
+})
+
+// A rank that cannot join for lack of descriptors says so.
+func TestOpenWithoutDescriptors(t *testing.T) {
+	c := rendezvous(t, 2, "shm")(0)
+	line := poor.Start(t, c.Job.Root).Line(t, testutil.Limit)
+	require.Regexp(t, "^true .*(ulimit -n)", line)
 }

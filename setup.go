@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/bubble"
 	"github.com/seed33544411/rma/internal/cpu"
@@ -24,7 +25,7 @@ import (
 // first operation with a peer makes the engines on both sides connect, in the background.
 // cfg may be nil. If ctx has no deadline, Config.SetupTimeout bounds the call. The error
 // joins all invalid settings, or says why the job could not be joined: it may wrap
-// ErrNoToken, ErrNoConnection, ErrAborted or ErrPeerGone.
+// ErrNoToken, ErrNoConnection, ErrAborted, ErrPeerGone or ErrResources.
 func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 	defer trace.StartRegion(ctx, regionOpen).End()
 	if bubble.Inside() {
@@ -54,6 +55,8 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 			e.job.Abort("rma: open: " + err.Error())
 		}
 		err = errors.Join(e.jobError("open", err), e.Close())
+	} else {
+		err = fabric.Shortage(err) // of this process, for which the job may take the server for gone
 	}
 	e.tasks.End()
 	return nil, fmt.Errorf("rma: open: %w", err)
