@@ -79,6 +79,9 @@ func (r *rig) sick(c, peer *conn, ws []fabric.WR, sts []fabric.Status, what stri
 			r.Fatalf("%s: the target reports %+v", what, d)
 		}
 	}
+	if len(peer.side.done) == 0 { // it may learn later that the connection has ended
+		peer.side.down = peer.id
+	}
 	peer.side.done = peer.side.done[:0]
 	if err := c.ep.Err(); err == nil || !errors.Is(err, sts[0].Err()) && len(sts) == 1 {
 		r.Fatalf("%s: endpoint's Err is %v", what, err)

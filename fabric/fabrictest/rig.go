@@ -34,6 +34,7 @@ type side struct {
 	eps   uint32
 	cs    [16]fabric.Completion
 	done  []fabric.Completion
+	down  uint32 // the endpoint whose OpDown may still come, 0 if none
 
 	sleeps atomic.Int64 // number of times that sleepUntil was about to sleep
 }
@@ -164,7 +165,11 @@ func (r *rig) join(ca, cb *conn) {
 func (s *side) poll() int {
 	n := s.link.Poll(s.cs[:])
 	for _, c := range s.cs[:n] {
-		if c.Op != fabric.OpPath { // no promise depends on it
+		switch {
+		case c.Op == fabric.OpPath: // no promise depends on it
+		case c.Op == fabric.OpDown && c.EP == s.down:
+			s.down = 0
+		default:
 			s.done = append(s.done, c)
 		}
 	}
