@@ -197,21 +197,15 @@ func TestDialAgain(t *testing.T) {
 	defer ln.Close()
 	to := dials.ep.peer
 	to.hosts = []netip.Addr{netip.MustParseAddr("127.0.0.3")}
-	type result struct {
-		err     error
-		changed bool
-	}
-	ended := make(chan result, 1)
+	ended := make(chan error, 1)
 	ctx := testutil.Context(t, testutil.Limit)
 	begin := func(attempt uint32) net.Conn {
 		go func() {
+			dial := dials.ep.dialFirst
 			if attempt == firstAttempt {
-				j := dials.ep.dialHosts(ctx, &to, hello{attempt: attempt}, testutil.Limit)
-				ended <- result{j.err, false}
-				return
+				dial = dials.ep.dialHosts
 			}
-			j, changed := dials.ep.dialFirst(ctx, &to, hello{attempt: attempt}, testutil.Limit)
-			ended <- result{j.err, changed}
+			ended <- dial(ctx, &to, hello{attempt: attempt}, testutil.Limit).err
 		}()
 		c, err := ln.Accept()
 		require.NoError(t, err)
@@ -222,23 +216,20 @@ func TestDialAgain(t *testing.T) {
 	c := begin(firstAttempt + 1)
 	defer c.Close()
 	dialAgain(dials.l)
-	require.True(t, (<-ended).changed)
+	require.ErrorIs(t, <-ended, errNetworkChanged)
 
 	c = begin(firstAttempt)
 	dialAgain(dials.l)
 	require.Empty(t, ended)
 	require.NoError(t, c.Close())
-	require.ErrorIs(t, (<-ended).err, io.EOF)
+	require.ErrorIs(t, <-ended, io.EOF)
 
 	fill(t, ln)
 	to.hosts = append(to.hosts, dials.ep.peer.hosts...) // not the next one: the first is reached again
-	go func() {
-		j := dials.ep.dialHosts(ctx, &to, hello{attempt: firstAttempt}, testutil.Limit)
-		ended <- result{err: j.err}
-	}()
+	go func() { ended <- dials.ep.dialHosts(ctx, &to, hello{attempt: firstAttempt}, testutil.Limit).err }()
 	testutil.Eventually(t, testutil.Limit, func() bool { return dials.ep.abandon.Load() != nil }, "no connection was begun")
 	dialAgain(dials.l)
-	require.ErrorIs(t, (<-ended).err, errNetworkChanged)
+	require.ErrorIs(t, <-ended, errNetworkChanged)
 }
 
 // fill makes ln ignore further connections: it has room for one, which nobody accepts.

@@ -175,22 +175,30 @@ func (co *connector) dialOne(ctx context.Context, to netip.AddrPort, a *address,
 	return agreed{c, k}, ans, nil
 }
 
-// connect makes a connection. If it is of the first attempt, whose handshake is not repeated, it alone ends
-// early because of abandon.
-func (co *connector) connect(ctx context.Context, d *net.Dialer, to netip.AddrPort, first bool) (net.Conn, error) {
+// connect makes a connection. If it is of the first attempt, whose handshake is not repeated, it alone may
+// be abandoned.
+func (co *connector) connect(ctx context.Context, d *net.Dialer, to netip.AddrPort, first bool) (c net.Conn, err error) {
 	if !first {
 		return d.DialContext(ctx, "tcp", to.String())
 	}
-	outer := ctx
-	ctx, cancel := context.WithCancel(ctx)
+	err = co.untilChanged(ctx, func(ctx context.Context) (err error) {
+		c, err = d.DialContext(ctx, "tcp", to.String())
+		return err
+	})
+	return c, err
+}
+
+// untilChanged calls dial, whose context connector.abandon ends: then it returns errNetworkChanged.
+func (co *connector) untilChanged(ctx context.Context, dial func(context.Context) error) error {
+	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	co.abandon.Store(&cancel)
 	defer co.abandon.Store(nil)
-	c, err := d.DialContext(ctx, "tcp", to.String())
-	if err != nil && ctx.Err() != nil && outer.Err() == nil {
-		err = errNetworkChanged
+	err := dial(inner)
+	if err != nil && inner.Err() != nil && ctx.Err() == nil {
+		return errNetworkChanged
 	}
-	return c, err
+	return err
 }
 
 // introduce executes the handshake of the dialling side.

@@ -131,10 +131,10 @@ func (co *connector) inquire(ctx context.Context, a *address) error {
 			return nil
 		case <-time.After(pause):
 		}
-		j, changed := co.dialFirst(ctx, a, hello{attempt: inquiry, tally: tally{executed: co.attempt.Load()}}, attempt)
+		j := co.dialFirst(ctx, a, hello{attempt: inquiry, tally: tally{executed: co.attempt.Load()}}, attempt)
 		closeConns(j.conns) // of a peer that does not know what an inquiry is
 		pause, attempt = min(2*pause, maxInquire), min(2*attempt, maxRemake)
-		if changed {
+		if errors.Is(j.err, errNetworkChanged) {
 			pause = minInquire
 		}
 		if end := (*endedError)(nil); errors.As(j.err, &end) || j.err != nil && allAre(j.err, unix.ECONNREFUSED) {
@@ -148,15 +148,15 @@ func (co *connector) inquire(ctx context.Context, a *address) error {
 func (co *connector) redial(ctx context.Context, a *address, mine tally) joint {
 	pause, attempt := minRedial, co.remakeTime()
 	for {
-		j, changed := co.dialFirst(ctx, a, hello{attempt: firstAttempt + 1, tally: mine}, attempt)
+		j := co.dialFirst(ctx, a, hello{attempt: firstAttempt + 1, tally: mine}, attempt)
 		if j.err == nil || allAre(j.err, unix.ECONNREFUSED) {
 			return j
 		}
-		if !changed && !anyOf(j.err, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, context.DeadlineExceeded) && !isSystems(j.err) {
+		if !anyOf(j.err, errNetworkChanged, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, context.DeadlineExceeded) && !isSystems(j.err) {
 			return j
 		}
 		pause, attempt = min(2*pause, maxRedial), min(2*attempt, maxRemake)
-		if changed {
+		if errors.Is(j.err, errNetworkChanged) {
 			pause = minRedial
 		}
 		select {
@@ -176,19 +176,17 @@ func (co *connector) remakeTime() time.Duration {
 const headStart = 2 * time.Millisecond
 
 // dialFirst is dialHosts in the order in which the hosts accept a connection now: one that drops
-// packets does not hold up the others. It reports whether it has ended early, because of connector.abandon.
-func (co *connector) dialFirst(ctx context.Context, a *address, first hello, attempt time.Duration) (j joint, changed bool) {
-	outer := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	co.abandon.Store(&cancel)
-	defer co.abandon.Store(nil)
-	order := *a
-	if len(a.hosts) > 1 {
-		order.hosts = co.race(ctx, a, attempt)
-	}
-	j = co.dialHosts(ctx, &order, first, attempt)
-	return j, j.err != nil && ctx.Err() != nil && outer.Err() == nil
+// packets does not hold up the others. It may be abandoned.
+func (co *connector) dialFirst(ctx context.Context, a *address, first hello, attempt time.Duration) (j joint) {
+	j.err = co.untilChanged(ctx, func(ctx context.Context) error {
+		order := *a
+		if len(a.hosts) > 1 {
+			order.hosts = co.race(ctx, a, attempt)
+		}
+		j = co.dialHosts(ctx, &order, first, attempt)
+		return j.err
+	})
+	return j
 }
 
 // race returns the hosts of a, that which first accepts a connection before the others.

@@ -26,13 +26,14 @@ func splitRails(list string) (rails []string) {
 // OpenRail opens a further link of that kind: where is an entry of Options.Rails. Its endpoints end with
 // their connection.
 func OpenRail(kind, where string, o Options) (fabric.Link, error) {
+	o.Rails = nil
 	switch kind {
 	case "tcp":
 		a, err := localAddr(where)
 		if err != nil {
 			return nil, err
 		}
-		o.Bind, o.Rails = a, nil
+		o.Bind = a
 		return openTCPRail(o, true)
 	default:
 		o.Device, o.Port, o.GIDIndex = where, 0, nil
@@ -44,7 +45,6 @@ func OpenRail(kind, where string, o Options) (fabric.Link, error) {
 			o.Device, o.Port = dev, int(n)
 		}
 	}
-	o.Rails = nil
 	return Open(kind, o)
 }
 

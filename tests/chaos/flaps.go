@@ -44,15 +44,11 @@ func flaps(ctx context.Context, r *round) {
 		}
 		return append([]string{"env", "RMA_TCP_BIND=" + railAddr(rank, 0), "RMA_RAILS=" + strings.Join(list, ",")}, argv...)
 	}}
-	s.Work = railWork(r)
-	j := begin(r, s)
+	j := beginRails(r, s)
 	if j == nil {
 		return
 	}
 	defer j.kill()
-	if !settled(r, j, 1) {
-		return
-	}
 	cuts := 60
 	if r.quick {
 		cuts = 10
@@ -71,10 +67,17 @@ func flaps(ctx context.Context, r *round) {
 	railsKept(r, j, lossToUse)
 }
 
-// railWork returns the work of a job with rails: what is divided over them, and what rail 0 carries.
-func railWork(r *round) work {
+// beginRails begins a job with rails, whose work is what is divided over them, and what rail 0 carries. It
+// returns nil if not all rails are in use soon.
+func beginRails(r *round, s jobSpec) *job {
 	ops := append(some(r, r.IntN(3), []string{"swap", "acc", "signal", "recv", "any", "batch"}), "rails")
-	return work{Ops: ops, Seed: r.Uint64(), Max: 1 << (19 + r.IntN(4))}
+	s.Work = work{Ops: ops, Seed: r.Uint64(), Max: 1 << (19 + r.IntN(4))}
+	j := begin(r, s)
+	if j != nil && !settled(r, j, 1) {
+		j.kill()
+		return nil
+	}
+	return j
 }
 
 // railsKept waits until all rails are in use again, and checks that nothing has failed. back is the

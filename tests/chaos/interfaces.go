@@ -23,21 +23,18 @@ func interfaces(ctx context.Context, r *round) {
 		return
 	}
 	defer n.close()
-	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "unix", Work: railWork(r), Wrap: func(rank int, argv []string) []string {
+	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "unix", Wrap: func(rank int, argv []string) []string {
 		var list []string
 		for w := 1; w < wires; w++ {
 			list = append(list, hostAddr(rank, w))
 		}
 		return n.on(rank, append([]string{"env", "RMA_RAILS=" + strings.Join(list, ",")}, argv...))
 	}}
-	j := begin(r, s)
+	j := beginRails(r, s)
 	if j == nil {
 		return
 	}
 	defer j.kill()
-	if !settled(r, j, 1) {
-		return
-	}
 	times := 20
 	if r.quick {
 		times = 4
