@@ -22,6 +22,7 @@ static const char *const zoo_gids[] = {"", "v6", "v1-first", "v1-only", "vlan", 
 static struct functions real; // of the library
 static struct abi_context_ops real_ops; // of the provider; of all devices alike
 static pthread_mutex_t zoo_mu = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t zoo_late_mu = PTHREAD_MUTEX_INITIALIZER; // guards zoo_qp.late, first, n; taken within zoo_mu
 static long zoo_qps, zoo_mrs;
 
 // zoo_parse returns the quirk that it does not know, or NULL.
@@ -371,19 +372,17 @@ static struct abi_qp *zoo_create_qp(struct abi_pd *pd, struct abi_qp_init *a)
 
 static int zoo_destroy_qp(struct abi_qp *q)
 {
+	pthread_mutex_lock(&zoo_mu); // the poll of another thread posts to no queue pair that is gone
 	int rc = real.ibv_destroy_qp(q);
-	if (rc)
-		return rc;
-	zoo_drop(&zoo_qps);
-	pthread_mutex_lock(&zoo_mu);
-	for (size_t i = 0; i < sizeof zoo_list / sizeof *zoo_list; i++)
+	for (size_t i = 0; !rc && i < sizeof zoo_list / sizeof *zoo_list; i++)
 		if (zoo_list[i] && zoo_list[i]->qp == q) {
 			free(zoo_list[i]->recvs);
 			free(zoo_list[i]);
 			zoo_list[i] = NULL;
 		}
+	zoo_qps -= !rc;
 	pthread_mutex_unlock(&zoo_mu);
-	return 0;
+	return rc;
 }
 
 enum { ZOO_ATTR_ACCESS = 1 << 3, ZOO_ATTR_AH = 1 << 7, ZOO_ATTR_READS = 1 << 13, ZOO_ATTR_READS_DEST = 1 << 17 };
@@ -421,7 +420,8 @@ static int zoo_post_one(struct abi_qp *q, struct abi_send_wr *w)
 	return real_ops.post_send(q, &one, &bad);
 }
 
-// zoo_land posts the pieces that have not landed yet.
+// zoo_land posts the pieces that have not landed yet. A poll of any thread does, of the pieces of
+// all queue pairs. Under zoo_late_mu.
 static int zoo_land(struct zoo_qp *z)
 {
 	int rc = 0;
@@ -445,7 +445,7 @@ static int zoo_cut(struct abi_sge *out, const struct abi_send_wr *w, uint64_t fr
 }
 
 // zoo_shuffle posts a write as pieces of whole cache lines in another order, the last line
-// first. The rest lands when the caller enters the library again.
+// first. The rest lands when the caller enters the library again. Under zoo_late_mu.
 static int zoo_shuffle(struct zoo_qp *z, struct abi_send_wr *w, uint64_t bytes)
 {
 	uint64_t lines = (bytes + 63) / 64;
@@ -479,7 +479,7 @@ static int zoo_shuffle(struct zoo_qp *z, struct abi_send_wr *w, uint64_t bytes)
 static int zoo_post_send(struct abi_qp *q, struct abi_send_wr *w, struct abi_send_wr **bad)
 {
 	struct zoo_qp *z = zoo_find(q);
-	int rc = z ? zoo_land(z) : EINVAL;
+	int rc = z ? 0 : EINVAL;
 	for (; w && !rc; w = w->next) {
 		uint64_t bytes = 0;
 		*bad = w;
@@ -491,12 +491,11 @@ static int zoo_post_send(struct abi_qp *q, struct abi_send_wr *w, struct abi_sen
 		if (zoo_over(zoo.sge_, w->num_sge) || (w->flags & ZOO_INLINE && bytes > z->max_inline) ||
 		    (w->op == ZOO_READ && zoo_over(zoo.sge_read_, w->num_sge)))
 			return EINVAL;
-		if ((rc = zoo_land(z)))
-			break;
-		if (zoo.shuffle_ && w->op == ZOO_WRITE && bytes > 64 && !zoo_outside(w->rkey, w->remote, bytes))
-			rc = zoo_shuffle(z, w, bytes);
-		else
-			rc = zoo_post_one(q, w);
+		int cut = zoo.shuffle_ && w->op == ZOO_WRITE && bytes > 64 && !zoo_outside(w->rkey, w->remote, bytes);
+		pthread_mutex_lock(&zoo_late_mu);
+		if (!(rc = zoo_land(z)))
+			rc = cut ? zoo_shuffle(z, w, bytes) : zoo_post_one(q, w);
+		pthread_mutex_unlock(&zoo_late_mu);
 	}
 	return rc;
 }
@@ -506,9 +505,11 @@ static void zoo_land_all(void)
 	if (!zoo.shuffle_)
 		return;
 	pthread_mutex_lock(&zoo_mu);
+	pthread_mutex_lock(&zoo_late_mu);
 	for (size_t i = 0; i < sizeof zoo_list / sizeof *zoo_list; i++)
 		if (zoo_list[i] && zoo_list[i]->n)
 			zoo_land(zoo_list[i]);
+	pthread_mutex_unlock(&zoo_late_mu);
 	pthread_mutex_unlock(&zoo_mu);
 }
 

@@ -3,6 +3,7 @@
 package ibv
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"strings"
@@ -114,6 +115,43 @@ func TestZooMutants(t *testing.T) {
 				return a, b
 			}), "%s passes", m.by)
 		})
+	}
+}
+
+// A read brings what the write before it has written, in pieces, although another thread polls its
+// link meanwhile, which lands pieces as well.
+func TestZooPollsBesideShuffle(t *testing.T) {
+	if !quirk("shuffle") {
+		t.Skip("the device does not shuffle")
+	}
+	a, b := pair(t, fabric.EndpointOptions{})
+	ctx, stop := context.WithCancel(testutil.Context(t, testutil.Limit))
+	var polls sync.WaitGroup
+	polls.Go(func() {
+		for ctx.Err() == nil {
+			b.l.Poll(b.cs[:])
+		}
+	})
+	defer polls.Wait()
+	defer stop()
+	const size, most = 64 * 8, 24
+	var wrs [2 * most]fabric.WR
+	for k := range most {
+		w := a.write(b, size, 0)
+		w.Local[0].Addr += uint64(k * size)
+		w.RemoteAddr += uint64(k * size)
+		wrs[2*k], wrs[2*k+1] = w, w
+		r := &wrs[2*k+1]
+		r.Op, r.Local = fabric.OpRead, []fabric.SGE{fabric.NewSGE(a.mem.Bytes()[(most+k)*size:][:size], a.mem.LKey())}
+	}
+	wrs[2*most-1].Flags = fabric.FlagSignaled
+	for i := range uint64(4000 / testutil.Slow()) {
+		testutil.Fill(a.mem.Bytes()[:most*size], i, 0)
+		n, err := a.ep.Post(wrs[:])
+		require.NoError(t, err)
+		require.Equal(t, len(wrs), n)
+		require.Equal(t, fabric.StatusOK, a.wait()[0].Status)
+		require.NoError(t, testutil.Verify(a.mem.Bytes()[most*size:2*most*size], i, 0), "round %d", i)
 	}
 }
 
