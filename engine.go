@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime/trace"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -190,10 +191,11 @@ func (e *Engine) BeforeClose(f func()) {
 // Close leaves the job and releases all resources. Operations in flight fail with
 // ErrClosed, and peers lose access to this process's memory: call Barrier first if they
 // still need it. Messages whose sends are complete are still delivered: Close waits until
-// they are placed at their peers, where receives take them now or later. For each peer
-// that does not acknowledge them within 5 s, or Config.PeerTimeout if that is longer, the
-// error wraps a *PeerError with ErrUnconfirmed. Close returns when all goroutines of the
-// engine have stopped. It may be called several times; each call returns the same error.
+// they are placed at their peers, where receives take them now or later, or until these
+// have left the job. For each other peer that does not acknowledge them within 5 s, or
+// Config.PeerTimeout if that is longer, the error wraps a *PeerError with ErrUnconfirmed.
+// Close returns when all goroutines of the engine have stopped. It may be called several
+// times; each call returns the same error.
 func (e *Engine) Close() error {
 	e.parting.Do(e.part)
 	e.mu.Lock()
@@ -210,21 +212,34 @@ func (e *Engine) Close() error {
 	return e.err
 }
 
+// settle waits until the messages whose sends are complete are placed at their peers. It does not
+// wait for peers that have left: a link may report that only after PeerTimeout.
+func settle(e *Engine) error {
+	e.prog.Do(func() { e.proto.one.End(ErrClosed) })
+	var late []int
+	if await(e.prog, closeLimit(e), func() bool {
+		late = slices.DeleteFunc(e.proto.hub.Settle(), func(rank int) bool { return e.job.GoneReason(rank) != "" })
+		return len(late) == 0
+	}) {
+		return nil
+	}
+	var errs []error
+	for _, rank := range late {
+		errs = append(errs, peerError("last messages", rank, ErrUnconfirmed))
+	}
+	return errors.Join(errs...)
+}
+
+// closeLimit is how long Close waits for peers, and then for links.
+func closeLimit(e *Engine) time.Duration { return max(closeTime, e.cfg.PeerTimeout) }
+
 // leave ends all connections, and the operations that wait for them. It returns when the
 // links have returned all requests.
 func (e *Engine) leave() error {
 	var errs []error
-	e.prog.Do(func() { e.proto.one.End(ErrClosed) })
-	var late []int
-	limit := max(closeTime, e.cfg.PeerTimeout)
-	if !await(e.prog, limit, func() bool { late = e.proto.hub.Settle(); return len(late) == 0 }) {
-		for _, rank := range late {
-			errs = append(errs, peerError("last messages", rank, ErrUnconfirmed))
-		}
-	}
 	e.prog.Do(e.disconnect)
 	inflight := 0
-	if !await(e.prog, limit, func() bool {
+	if !await(e.prog, closeLimit(e), func() bool {
 		inflight = 0
 		for _, p := range e.peers {
 			inflight += p.one.InFlight()
@@ -311,7 +326,8 @@ func (e *Engine) lastWords(p *Peer) {
 func (e *Engine) told(from int, key string, val []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed.Load() || from == e.Rank() {
+	// A connection that is lost while Close waits for acknowledgements is resumed.
+	if e.closed.Load() && key != bringup.KeyResume || from == e.Rank() {
 		return
 	}
 	p := e.peers[from]

@@ -118,7 +118,7 @@ func (t *proto) awaited(p *Peer) bool {
 	return busy || p.eng.attention.Load() > 0
 }
 
-// attend runs until the engine closes. It checks peers at intervals.
+// attend runs until the engine is being closed. It checks peers at intervals.
 func (t *proto) attend(e *Engine) {
 	hang := e.cfg.HangTimeout
 	every := hang / hangChecks
@@ -129,6 +129,9 @@ func (t *proto) attend(e *Engine) {
 		case <-e.tasks.Life().Done():
 			return
 		case <-tick.C:
+		}
+		if e.closed.Load() {
+			return
 		}
 		// A process that was itself stopped has not read the words, and cannot judge that
 		// time.

@@ -147,6 +147,65 @@ func TestScriptsAcrossFailedQueuePairs(t *testing.T) {
 	losing(t, es, failQueuePairs(es), func() { runScripts(t, es, atomicSteps...) })
 }
 
+// messaging sends a message of rank 0 and receives it, so that both sides have opened the channel.
+func messaging(t *testing.T, es []*Engine) {
+	ctx := testutil.Context(t, testutil.Limit)
+	recv := es[1].Peer(0).Recv(nil)
+	require.NoError(t, es[0].Peer(1).Send(nil).Wait(ctx))
+	_, err := recv.Wait(ctx)
+	require.NoError(t, err)
+}
+
+// Messages whose sends are complete arrive although queue pairs fail before the sender closes, or
+// while it does, and Close knows that they have arrived.
+func TestClosesAcrossFailedQueuePairs(t *testing.T) {
+	for round := range 6 {
+		es := lossyVerbs(t)
+		messaging(t, es)
+		ctx := testutil.Context(t, testutil.Limit)
+		const most = 20
+		var tasks sync.WaitGroup
+		for i := range byte(most) {
+			require.NoError(t, es[0].Peer(1).Send([]byte{i}).Wait(ctx))
+			require.NoError(t, es[1].Peer(0).Send([]byte{i}).Wait(ctx)) // never received
+		}
+		fail := func(rank int) {
+			l := es[rank].links[es[rank].peers[1-rank].link].(*ibv.Link)
+			es[rank].prog.Do(func() { ibv.FailQueuePairs(l) })
+		}
+		if round&1 != 0 {
+			fail(0)
+		}
+		if round&2 != 0 {
+			fail(1)
+		}
+		if round&3 == 0 {
+			tasks.Go(func() { fail(1) })
+		}
+		closed := make(chan error, 1)
+		tasks.Go(func() { closed <- es[0].Close() })
+		for i := range byte(most) {
+			buf := []byte{most}
+			_, err := es[1].Peer(0).Recv(buf).Wait(ctx)
+			require.NoError(t, err, "round %d, message %d", round, i)
+			require.Equal(t, []byte{i}, buf)
+		}
+		tasks.Wait()
+		require.NoError(t, <-closed, "round %d", round)
+		require.NoError(t, es[1].Close(), "round %d", round)
+	}
+}
+
+// Close does not wait for the acknowledgement of a peer that has left, although the engine takes no report
+// of that any longer, and the queue pair only fails when PeerTimeout has passed.
+func TestClosesBesidePeerThatLeft(t *testing.T) {
+	es := lossyVerbs(t)
+	messaging(t, es)
+	es[0].job.NotifyGone(func(int, string) {}) // as if Close had begun
+	require.NoError(t, es[1].Close())
+	require.NoError(t, es[0].Close())
+}
+
 // Messages of all lengths, in both directions and of both kinds of sends, arrive once and in order
 // although rail 0 is lost again and again.
 func TestMessagesAcrossLosses(t *testing.T) {

@@ -99,6 +99,7 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 		return err
 	}
 	e.opened.add(func() error { e.tasks.End(); return nil }) // ends first, so that no new connection comes up
+	e.opened.add(func() error { return settle(e) })          // before, because tasks resume connections
 	e.job.NotifyGone(e.lost)
 	e.job.NotifyReceived(e.told)
 	if err := e.bringup.Calibrate(ctx, dialer, e.proto); err != nil {
