@@ -64,7 +64,7 @@ func (a Array[T]) Slice(i, n int) Buffer {
 // without copying, as by Peer.Put; other memory is put as by Peer.PutBytes. Until the
 // request is complete src belongs to the engine.
 func (a Array[T]) Put(rank, i int, src []T) Request {
-	p := a.win.eng.Peer(rank)
+	p := a.win.Peer(rank)
 	if at, ok := within(a.own, src); ok {
 		return p.Put(a.At(rank, i), a.Slice(at, len(src)))
 	}
@@ -75,7 +75,7 @@ func (a Array[T]) Put(rank, i int, src []T) Request {
 // Own, the data is placed there directly, as by Peer.Get; otherwise as by Peer.GetBytes.
 // Until the request is complete dst belongs to the engine.
 func (a Array[T]) Get(dst []T, rank, i int) Request {
-	p := a.win.eng.Peer(rank)
+	p := a.win.Peer(rank)
 	if at, ok := within(a.own, dst); ok {
 		return p.Get(a.Slice(at, len(dst)), a.At(rank, i))
 	}

@@ -132,8 +132,8 @@
 //	            batch.go Batch; handle.go Handler, Messages; receiver.go Receiver;
 //	            conversation.go the channels of a peer, for internal/message/hub
 //	request.go  Request, AtomicRequest, WaitAll, WaitAny, callbacks
-//	barrier.go  how ranks meet; array.go Array; collective.go calls of all ranks: Window,
-//	            AllGatherKeys
+//	barrier.go  how ranks meet; collective.go calls of all ranks: AllGatherKeys; window.go
+//	            Window; array.go Array
 //	errors.go   errors; stats.go counters
 //
 // The package imports every floor below it (docs/architecture.md). Its tests run over shm

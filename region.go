@@ -100,6 +100,9 @@ func (e *Engine) region(reg *mr.Registration, err error) (*Region, error) {
 // memory of Alloc is unmapped then.
 func (r *Region) Bytes() []byte { return r.reg.Bytes() }
 
+// Belongs reports whether the region is one of this engine's and not closed. A nil region is none.
+func (r *Region) Belongs(e *Engine) bool { return r != nil && r.eng == e && r.reg.Live() }
+
 // Slice returns the n bytes that begin at offset off. An operation refuses a slice that
 // exceeds the region (ErrBounds).
 func (r *Region) Slice(off, n int) Buffer { return Buffer{region: r, off: off, n: n} }
@@ -340,9 +343,14 @@ func keyOf(rank int, b []byte) (Key, error) {
 	if err != nil {
 		return Key{}, &PeerError{Rank: rank, Op: "exchange keys", Err: err}
 	}
+	return k.of(rank), nil
+}
+
+// of returns the key as one of the rank's memory, whatever it says itself.
+func (k Key) of(rank int) Key {
 	v := k.value()
 	v.Owner = owner(rank)
-	return newKey(v), nil
+	return newKey(v)
 }
 
 // owner returns the owner that keys of the rank's memory name.

@@ -184,3 +184,43 @@ func TestView(t *testing.T) {
 	_, err = View[int64](mem.Slice(0, 8))
 	require.ErrorIs(t, err, ErrForeign)
 }
+
+// A window of keys that ranks exchanged themselves takes one key of a rank of the job for each part,
+// as the memory of that rank, whoever the key says that it belongs to.
+func TestJoinWindow(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	es := open(t, 2, "shm")
+	mems := make([]*Region, 2)
+	keys := make([]Key, 2)
+	for r, e := range es {
+		var err error
+		mems[r], err = e.Alloc(8)
+		require.NoError(t, err)
+		keys[r] = mems[r].Key()
+	}
+	w, err := JoinWindow(es[0], mems[0], []int{1, 0}, []Key{keys[1], keys[0]})
+	require.NoError(t, err)
+	require.NoError(t, w.Peer(0).PutBytes(w.At(0, 1), []byte{7}).Wait(ctx))
+	require.NoError(t, w.Peer(1).PutBytes(w.At(1, 2), []byte{8}).Wait(ctx))
+	require.EqualValues(t, 7, mems[1].Bytes()[1])
+	require.EqualValues(t, 8, mems[0].Bytes()[2])
+	require.NoError(t, w.Free(ctx))
+	require.NoError(t, w.Free(ctx))
+	require.True(t, mems[0].Belongs(es[0]))
+
+	w, err = JoinWindow(es[0], mems[0], []int{1}, []Key{keys[0]})
+	require.NoError(t, err)
+	require.Equal(t, owner(1), w.Key(0).value().Owner)
+
+	for _, c := range []struct {
+		ranks []int
+		keys  []Key
+	}{{[]int{0}, keys}, {[]int{0, 2}, keys}, {[]int{-1, 0}, keys}, {[]int{0, 1}, []Key{keys[0], {}}}} {
+		_, err := JoinWindow(es[0], mems[0], c.ranks, c.keys)
+		require.ErrorIs(t, err, ErrBadKey)
+	}
+	_, err = JoinWindow(es[0], mems[1], []int{0, 1}, keys)
+	require.ErrorIs(t, err, ErrForeign)
+	_, err = JoinWindow(es[0], nil, []int{0, 1}, keys)
+	require.ErrorIs(t, err, ErrForeign)
+}

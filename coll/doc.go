@@ -73,7 +73,7 @@
 //	              single copies out of the memory of other ranks' calls
 //	schedule.go   schedule: steps with dependencies, independent of addresses
 //	run.go        operation, Request: a schedule that is performed
-//	keys.go       AllgatherKeys
+//	keys.go       AllgatherKeys; window.go: Window, memory of the ranks of a team
 //	persistent.go Persistent: an operation that is started again and again
 //	service.go    messages of an engine's teams; loss of ranks
 //	header.go     messages of operations; control.go messages about teams

@@ -121,3 +121,37 @@ func ExampleMismatchError() {
 	fmt.Println(err)
 	// Output: team: ranks of a team make different collective calls: rank 0: Barrier; rank 3: Bcast
 }
+
+// The ranks of a team write into each other's memory, by rank of the team.
+func ExampleWindow() {
+	ctx := context.Background()
+	eng, err := rma.Open(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	team, err := coll.World(eng)
+	if err != nil {
+		log.Fatal(err)
+	}
+	w, err := coll.NewWindow(ctx, team, 1<<20)
+	if err != nil {
+		log.Fatal(err)
+	}
+	a, err := rma.ArrayOf[float64](w.Window)
+	if err != nil {
+		log.Fatal(err)
+	}
+	to := (team.Rank() + 1) % team.Size()
+	if err := a.Put(to, 100, []float64{1, 2, 3}).Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if err := coll.Barrier(ctx, team); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(a.Own()[100:103])
+	if err := w.Free(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: [1 2 3]
+}
