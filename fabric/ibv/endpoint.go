@@ -326,11 +326,15 @@ func accept(e *endpoint, peer []byte) (a address, err error) {
 // ready connects the queue pair with the peer's, from INIT on. Called with mu held.
 func ready(e *endpoint, a *address) (*verbs.QPAttr, error) {
 	l := e.l
+	from, err := source(l)
+	if err != nil {
+		return nil, err
+	}
 	attr := &verbs.QPAttr{
 		PathMTU: min(l.mtu, a.mtu), DestQPN: a.qpn, RQPSN: a.psn, SQPSN: e.psn,
 		MaxReadsDest: uint8(l.opt.MaxReads), MaxReads: uint8(min(l.opt.MaxReads, int(a.reads))),
 		MinRNRTimer: rnrTimer(e.opt.PeerTimeout), Timeout: retries(e.opt.PeerTimeout), RetryCount: maxRetries, RNRRetry: 6,
-		AH: l.Route(a.gid, a.lid),
+		AH: l.route(from, a.gid, a.lid),
 	}
 	if err := e.qp.ToRTR(attr); err != nil {
 		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) {

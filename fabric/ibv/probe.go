@@ -191,6 +191,21 @@ func (l *Link) Port() Port {
 // Route returns the path from the link's port to a port of the peer.
 func (l *Link) Route(gid verbs.GID, lid uint16) verbs.AHAttr { return l.route(l.gid, gid, lid) }
 
+// source returns the GID of the port, at the place that it has in the table now: an address that was removed
+// and put back may have another one.
+func source(l *Link) (verbs.GIDEntry, error) {
+	table, err := l.ctx.GIDs(l.port)
+	if err != nil {
+		return l.gid, err
+	}
+	for _, g := range table {
+		if g.GID == l.gid.GID && g.Type == l.gid.Type && g.Index <= 255 {
+			return g, nil
+		}
+	}
+	return l.gid, fmt.Errorf("%w: port %d of %s has lost the address %v: put it back", verbs.ErrNoGID, l.port, l.ctx.Name(), l.gid.GID)
+}
+
 // trust finds out whether the device tells the next packet that qp expects, which is known.
 func trust(l *Link, qp *verbs.QP, want uint32) {
 	if !l.opt.Resume || qp.ToErr() != nil {
