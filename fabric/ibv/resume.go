@@ -59,8 +59,8 @@ const (
 	// PeerTimeout.
 	minAnswer = 100 * time.Millisecond
 
-	// maxStuck is the number of queue pairs that fail with a flush before the same request is complete,
-	// after which it is taken for the reason.
+	// maxStuck is the number of queue pairs that fail for another reason than silence before the same request
+	// is complete, after which it is taken for the reason.
 	maxStuck = 16
 
 	// maxSpan is the number of packets in flight up to which a packet number tells which it is.
@@ -167,7 +167,7 @@ func (r *resumption) pass(wrs []verbs.SendWR) (n int, err error) {
 
 // takes reports whether the endpoint continues when a request or receive has failed with s.
 func (r *resumption) takes(s verbs.WCStatus) bool {
-	if r == nil || r.e.state.Load() != stConnected || !r.e.keeps || s != verbs.WCFlushErr && s != verbs.WCRetryExcErr && s != verbs.WCRespTimeoutErr {
+	if r == nil || r.e.state.Load() != stConnected || !r.e.keeps || !failure(r.e.l, s) {
 		return false
 	}
 	now := time.Now()
@@ -175,7 +175,20 @@ func (r *resumption) takes(s verbs.WCStatus) bool {
 		r.stuck, r.at, r.since = 0, r.e.head, now
 	}
 	r.stuck++
-	return now.Sub(r.since) <= resumeTimes*r.e.opt.PeerTimeout && (s != verbs.WCFlushErr || r.stuck <= maxStuck)
+	silent := s == verbs.WCRetryExcErr || s == verbs.WCRespTimeoutErr
+	return now.Sub(r.since) <= resumeTimes*r.e.opt.PeerTimeout && (silent || r.stuck <= maxStuck)
+}
+
+// failure reports whether a request or receive that ended like this says no more than that its queue pair
+// has failed.
+func failure(l *Link, s verbs.WCStatus) bool {
+	switch s {
+	case verbs.WCFlushErr, verbs.WCRetryExcErr, verbs.WCRespTimeoutErr:
+		return true
+	case verbs.WCLocQPOpErr: // rdma_rxe cannot send, without its address or a route; or the request is bad
+		return l.soft
+	}
+	return false
 }
 
 // suspend stops the queue pair, which has failed, or which the peer has left.
@@ -205,9 +218,7 @@ const recvMark = idRecv | 1<<32 - 1
 // expects handles a failed completion of a suspended endpoint. It returns false for those that say more
 // than that the queue pair has failed.
 func (r *resumption) expects(w *verbs.WC) bool {
-	switch w.Status {
-	case verbs.WCFlushErr, verbs.WCRetryExcErr, verbs.WCRespTimeoutErr:
-	default:
+	if !failure(r.e.l, w.Status) {
 		return false
 	}
 	switch {

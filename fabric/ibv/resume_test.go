@@ -327,6 +327,28 @@ func TestResumptionThatFails(t *testing.T) {
 	}
 }
 
+// A request whose local piece is bad fails each queue pair that it is posted to: rdma_rxe says the same of a
+// port without its address. It ends the endpoint, with the reason.
+func TestBadPieceEndsResumption(t *testing.T) {
+	a, b := pairOf(t, Options{Resume: true}, fabric.EndpointOptions{PeerTimeout: testutil.Limit})
+	p := newPost(t, a.ep, b.ep)
+	w := a.write(b, 8, fabric.FlagSignaled)
+	w.Local[0].LKey ^= 0x00a5a500
+	n, err := a.ep.Post([]fabric.WR{w})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	var got []fabric.Completion
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		p.poll(b)
+		got = append(got, p.poll(a)...)
+		return len(got) == 2
+	}, "the endpoint is down")
+	require.Equal(t, fabric.StatusLocalProtection, got[0].Status)
+	require.Equal(t, fabric.OpDown, got[1].Op)
+	lost, _ := a.ep.Outages()
+	require.LessOrEqual(t, lost, uint64(maxStuck))
+}
+
 // An endpoint that is closed meanwhile reports nothing more, and the other one learns of it.
 func TestCloseDuringResumption(t *testing.T) {
 	a, b := pairOf(t, Options{Resume: true}, fabric.EndpointOptions{PeerTimeout: testutil.Limit})
