@@ -55,8 +55,7 @@ const (
 	// first outstanding request must complete after it was lost once.
 	resumeTimes = 2
 
-	// minAnswer is the least time in which the peer must answer the first letter, else an eighth of
-	// PeerTimeout.
+	// minAnswer is the least time in which the peer must answer the first letter, see resumption.patience.
 	minAnswer = 100 * time.Millisecond
 
 	// maxStuck is the number of queue pairs that fail for another reason than silence before the same request
@@ -320,7 +319,7 @@ func (r *resumption) turn(ctx context.Context, by *fabric.Courier) error {
 	if err := by.Send(ctx, r.mine.append(nil)); err != nil {
 		return err
 	}
-	wait, cancel := context.WithTimeoutCause(ctx, max(r.e.opt.PeerTimeout/8, minAnswer), errNoAnswer)
+	wait, cancel := context.WithTimeoutCause(ctx, r.patience(), errNoAnswer)
 	defer cancel()
 	if err := r.hear(wait, by); err != nil {
 		return err
@@ -339,6 +338,16 @@ func (r *resumption) turn(ctx context.Context, by *fabric.Courier) error {
 		return err
 	}
 	return r.own(by, r.resume)
+}
+
+// patience is the time in which the peer must answer the first letter: PeerTimeout, or a quarter of it if the
+// peer was silent for PeerTimeout before.
+func (r *resumption) patience() time.Duration {
+	d := r.e.opt.PeerTimeout
+	if errors.Is(r.why, fabric.ErrPeerGone) {
+		d /= 4
+	}
+	return max(d, minAnswer)
 }
 
 // own runs f as the owner, unless the endpoint has ended.

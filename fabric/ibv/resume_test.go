@@ -303,7 +303,7 @@ func TestResumptionThatFails(t *testing.T) {
 		}, fabric.StatusRemoteInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := pairOf(t, Options{Resume: true}, fabric.EndpointOptions{PeerTimeout: 8 * time.Second})
+			a, b := pairOf(t, Options{Resume: true}, fabric.EndpointOptions{PeerTimeout: 2 * time.Second})
 			p := newPost(t, a.ep, b.ep)
 			p.lose = c.lose
 			began := time.Now()
@@ -325,6 +325,30 @@ func TestResumptionThatFails(t *testing.T) {
 			t.Log(time.Since(began), a.ep.Err())
 		})
 	}
+}
+
+// A peer that is slow to answer, because its host is, is not taken for gone when only a queue pair has failed.
+func TestSlowAnswerIsTaken(t *testing.T) {
+	a, b := pairOf(t, Options{Resume: true}, fabric.EndpointOptions{PeerTimeout: 8 * time.Second})
+	p := newPost(t, a.ep, b.ep)
+	p.lose = func(from int, letter []byte) []byte {
+		if from == 1 && letter[5] == 0 {
+			time.Sleep(a.ep.opt.PeerTimeout / 6) // sleep: a slow host
+		}
+		return letter
+	}
+	p.fail(a)
+	w := a.write(b, 8, fabric.FlagSignaled)
+	n, err := a.ep.Post([]fabric.WR{w})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	var got []fabric.Completion
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		p.poll(b)
+		got = append(got, p.poll(a)...)
+		return len(got) > 0
+	}, "the write is complete")
+	require.NoError(t, got[0].Err())
 }
 
 // A request whose local piece is bad fails each queue pair that it is posted to: rdma_rxe says the same of a
