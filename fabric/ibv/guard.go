@@ -2,6 +2,7 @@ package ibv
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
@@ -40,6 +41,25 @@ func (e *endpoint) silent() bool {
 		return false
 	}
 	return cpu.Ticks()-e.moved > e.timeout
+}
+
+// errStuck is why a queue pair was replaced that revive has found.
+var errStuck = fmt.Errorf("%w: the device neither completes requests nor gives up", fabric.ErrFlushed)
+
+// revive lets endpoints continue whose device has completed nothing for twice the time after which it was to
+// give up: rdma_rxe may do that beside a network that comes and goes.
+func revive(l *Link) {
+	if !l.tells {
+		return
+	}
+	for _, e := range *l.eps.Load() {
+		if e == nil || !e.guarded || !e.keeps || e.head == e.tail || cpu.Ticks()-e.moved <= 2*(maxRetries+1)*e.timeout {
+			continue
+		}
+		if e.again.takes(verbs.WCFlushErr) {
+			suspend(e, errStuck)
+		}
+	}
 }
 
 // soften adapts request d in slot s, made from w, to rdma_rxe.

@@ -351,6 +351,29 @@ func TestSlowAnswerIsTaken(t *testing.T) {
 	require.NoError(t, got[0].Err())
 }
 
+// A queue pair of rdma_rxe that neither completes a request nor fails is replaced.
+func TestStuckQueuePairIsReplaced(t *testing.T) {
+	guard := true
+	a, b := pairOf(t, Options{Resume: true, Guard: &guard}, fabric.EndpointOptions{PeerTimeout: 10 * testutil.Limit})
+	p := newPost(t, a.ep, b.ep)
+	require.NoError(t, b.ep.qp.ToErr()) // it takes no packets, without a word
+	w := a.write(b, 8, fabric.FlagSignaled)
+	n, err := a.ep.Post([]fabric.WR{w})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	a.ep.moved -= 2*(maxRetries+1)*a.ep.timeout + 1
+	var got []fabric.Completion
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		got = append(got, p.poll(a)...)
+		if lost, _ := a.ep.Outages(); lost > 0 {
+			p.poll(b)
+		}
+		return len(got) > 0
+	}, "the write is complete")
+	require.NoError(t, got[0].Err())
+	require.Equal(t, uint64(1), a.ep.again.lost)
+}
+
 // A request whose local piece is bad fails each queue pair that it is posted to: rdma_rxe says the same of a
 // port without its address. It ends the endpoint, with the reason.
 func TestBadPieceEndsResumption(t *testing.T) {
