@@ -11,11 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
@@ -45,6 +48,22 @@ func TestOneRoundOfEachPart(t *testing.T) {
 			require.Contains(t, out.String(), p.name)
 		})
 	}
+}
+
+// Ports of real devices are disturbed, and nothing fails but what a killed rank takes with it.
+func TestPorts(t *testing.T) {
+	if _, err := findWires(); err != nil {
+		testutil.NoRDMA(t, "%v", err)
+	}
+	p := parts[slices.IndexFunc(parts, func(p *part) bool { return p.name == "ports" })]
+	r := newRound(p, 1, 0)
+	r.quick = true
+	p.run(t.Context(), r)
+	var out bytes.Buffer
+	table(&out, []*part{p}, []*round{r})
+	t.Log(out.String())
+	require.Empty(t, r.faults)
+	require.Positive(t, r.counts[railsLost])
 }
 
 func TestFlags(t *testing.T) {

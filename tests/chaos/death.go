@@ -112,11 +112,13 @@ func blamed(r *round, p *proc, victim int, want string) (with []event) {
 
 // goOn checks that the operations of survivors with each other continue.
 func goOn(r *round, j *job, survivors []*proc, victim int) {
+	before := map[*proc]int{}
 	for _, p := range survivors {
+		before[p] = len(p.find(is("on")))
 		_, _ = fmt.Fprintf(p.in, "mark %d\n", victim)
 	}
 	for _, p := range survivors {
-		n := 0
+		n := before[p]
 		for _, op := range p.work().Ops {
 			if op == "barrier" { // of all ranks, not of a pair
 				n++

@@ -7,7 +7,7 @@
 //	make chaos                            # ten minutes, a new seed
 //	make chaos TIME=2h                    # a long campaign
 //	make chaos SEED=7 PARTS=death ROUND=3 # one round again, as a failure prints it
-//	make chaos VM=qemu PARTS=netem        # in a guest whose kernel has netem
+//	make chaos VM=qemu PARTS=netem,ports  # in a guest whose kernel has netem and RDMA devices
 //
 //	main.go      flags, the loop over rounds
 //	report.go    the tables at the end, and the file
@@ -16,7 +16,7 @@
 //	rank.go      what a rank does, and what it reports
 //	traffic.go   the operations of a rank, each with a check of its data
 //	halt.go      ways to keep a process from running; cgroup.go  control groups
-//	death.go, hang.go, close.go, wire.go, flaps.go, interfaces.go, netem.go, hostile.go, secrecy.go,
+//	death.go, hang.go, close.go, wire.go, flaps.go, interfaces.go, ports.go, netem.go, hostile.go, secrecy.go,
 //	sniffer.go, users.go, limits.go, strangers.go, crowd.go
 //	             the parts
 //	mutant.go    a rank that breaks the protocols; beside.go  the ranks beside it

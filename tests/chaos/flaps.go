@@ -80,22 +80,38 @@ func beginRails(r *round, s jobSpec) *job {
 	return j
 }
 
-// railsKept waits until all rails are in use again, and checks that nothing has failed. back is the
-// figure of rails that came back.
+// railsKept ends a job whose rails are back.
 func railsKept(r *round, j *job, back figure) {
-	settled(r, j, 2)
+	railsBack(r, j, back, acrossLoss)
+	j.finish(r, endLimit)
+}
+
+// railsBack waits until all rails are in use again, and checks that nothing has failed. back is the
+// figure of rails that came back, across that of operations meanwhile.
+func railsBack(r *round, j *job, back, across figure) bool {
+	all := settled(r, j, 2)
+	all = allGo(r, j) && all
 	for _, p := range j.procs {
-		for _, e := range p.find(is("fail")) {
-			r.fault("rank %d: %s failed: %s", p.rank, e.Op, e.Text)
-		}
 		for _, e := range p.find(is("back")) {
 			r.measure(back, e.At)
 		}
 		for _, e := range p.find(is("across")) {
-			r.measure(acrossLoss, e.At)
+			r.measure(across, e.At)
 		}
 	}
-	j.finish(r, endLimit)
+	return all
+}
+
+// allGo reports whether nothing has failed. Otherwise it records faults.
+func allGo(r *round, j *job) bool {
+	all := true
+	for _, p := range j.procs {
+		for _, e := range p.find(is("fail")) {
+			all = false
+			r.fault("rank %d: %s failed: %s", p.rank, e.Op, e.Text)
+		}
+	}
+	return all
 }
 
 // settled waits until each rank has all rails, and uses them again; it has asked for that n
@@ -121,6 +137,8 @@ func settled(r *round, j *job, n int) bool {
 // railWatch is what a rank knows of the rails to the other one.
 type railWatch struct {
 	lost   atomic.Int64    // losses
+	downs  atomic.Int64    // times that an interface went down
+	down   [4]atomic.Bool  // it is
 	since  [4]atomic.Int64 // of the first loss since the rail was last used, as now; 0: it is in use
 	settle atomic.Int64    // times that the campaign has asked
 	before []rma.RailStats // of the line
@@ -128,21 +146,37 @@ type railWatch struct {
 	late   time.Duration   // when it says why there is no answer, as now
 }
 
+// isDown reports whether an interface of a rail is down.
+func (w *railWatch) isDown() bool {
+	return w.down[0].Load() || w.down[1].Load() || w.down[2].Load() || w.down[3].Load()
+}
+
+// railsLost is the count of losses.
+const railsLost = "rails lost"
+
 // watchRails counts losses until the end.
 func (k *rank) watchRails() {
 	for e := range rma.WatchRails(k.ctx, k.eng) {
 		if e.Up {
 			continue
 		}
-		k.say(event{Ev: "count", Op: "rails lost", N: 1})
+		k.say(event{Ev: "count", Op: railsLost, N: 1, Text: fmt.Sprint(e.Rail)})
 		k.railWatch.lost.Add(1)
 		k.railWatch.since[e.Rail].CompareAndSwap(0, int64(now()))
 	}
 }
 
-// restored notes that the interface of a rail is up again: what is still lost counts from now.
-func (w *railWatch) restored(rail string) {
+// changed notes that the interface of a rail is down, or up again: what is still lost counts from then.
+func (w *railWatch) changed(rail string, up bool) {
 	i, _ := strconv.Atoi(rail)
+	if !up {
+		if !w.isDown() {
+			w.downs.Add(1)
+		}
+		w.down[i].Store(true)
+		return
+	}
+	w.down[i].Store(false)
 	if at := w.since[i].Load(); at != 0 {
 		w.since[i].CompareAndSwap(at, int64(now()))
 	}
@@ -160,11 +194,16 @@ func (l *line) rails(i uint64) error {
 	src, dst := l.src.Bytes()[off:off+n], l.src.Bytes()[off+most:off+most+n]
 	testutil.Fill(src, pattern(l.eng.Rank(), i), 0)
 	clear(dst)
-	lost, start := w.lost.Load(), now()
+	lost, downs, start := w.lost.Load(), w.downs.Load(), now()
+	cut := w.isDown()
 	put := l.p.Put(l.at(l.area(0)), l.src.Slice(off, n))
 	add := l.p.FetchAdd(l.word(wordAdd), 1)
 	get := l.p.Get(l.src.Slice(off+most, n), l.at(l.area(0)))
 	old, err := add.Wait(l.ctx)
+	if errors.Is(err, rma.ErrLostResult) && os.Getenv("RMA_FABRIC") == "verbs" { // the next one finds that it was executed
+		l.say(event{Ev: "count", Op: "results of fetch-adds lost", N: 1})
+		old, err = i, nil
+	}
 	if err := errors.Join(err, put.Wait(l.ctx), get.Wait(l.ctx)); err != nil {
 		return err
 	}
@@ -176,8 +215,12 @@ func (l *line) rails(i uint64) error {
 	if old != i {
 		l.bad(intact, "fetch-add %d at rank %d found %d", i, l.p.Rank(), old)
 	}
-	if w.lost.Load() != lost {
+	downs = w.downs.Load() - downs
+	if w.lost.Load() != lost || downs > 0 || cut && !w.isDown() {
 		l.say(event{Ev: "across", At: took})
+	}
+	if downs > 1 || downs == 1 && cut {
+		l.say(event{Ev: "count", Op: "operations across several flaps", N: 1})
 	}
 	l.lookAtRails()
 	return nil

@@ -37,7 +37,7 @@ func inGuest(ctx context.Context, c *campaign, stdout, stderr io.Writer) int {
 	for _, p := range c.parts {
 		names = append(names, p.name)
 	}
-	run := []string{"-vm", c.vm, "-topology", "two", "-timeout", (c.time + 10*time.Minute).String()}
+	run := []string{"-vm", c.vm, "-topology", "rails", "-timeout", (c.time + 10*time.Minute).String()}
 	args := []string{"--seed", strconv.FormatUint(c.seed, 10), "--time", c.time.String(), "--parts", strings.Join(names, ","), "--round", strconv.Itoa(c.round)}
 	if c.json != "" {
 		path, err := filepath.Abs(c.json)

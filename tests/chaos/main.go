@@ -25,6 +25,7 @@ var parts = []*part{
 	{"wire", "the carrier of a network is lost, for a moment or for good", wire},
 	{"flaps", "sockets of rails are shut down again and again", flaps},
 	{"interfaces", "network interfaces of rails go down and up again and again", interfaces},
+	{"ports", "ports of RDMA devices fall silent, go down or lose their address, and come back; in a guest", ports},
 	{"netem", "a network that loses, delays, doubles, reorders and changes packets, cuts and forged resets; over verbs in a guest", netem},
 	{"hostile", "a rank that lies to the others when they connect", hostile},
 	{"mutant", "a rank that changes what it sends to the others", mutants},

@@ -52,7 +52,7 @@ type work struct {
 //	count  op        n operations were completed
 //	key              the beginning of a key: text
 //	back             a rail that was lost is in use again, after at
-//	across           operations took at, and a rail was lost meanwhile
+//	across           operations took at, and a rail was lost, or its interface went down or up, meanwhile
 //	settled          all rails are in use
 //	late             they are not for long: text
 //	p99    op        latency, at, of probes since the phase, op, began
@@ -172,9 +172,8 @@ func (k *rank) commands() {
 		case "cut":
 			k.cut(strings.Fields(arg))
 		case "interface":
-			if rail, up := strings.CutSuffix(arg, " up"); up {
-				k.railWatch.restored(rail)
-			}
+			rail, state, _ := strings.Cut(arg, " ")
+			k.railWatch.changed(rail, state == "up")
 		case "settle":
 			k.railWatch.settle.Add(1)
 		case "end":
