@@ -174,6 +174,7 @@ func (r *receiver) received(in *In, tag uint32, n int, err error) {
 // those that waited for it.
 func (r *receiver) inTurn(in *In, n int, err error) {
 	in.size = uint32(n)
+	r.pins.release(&in.pin) // those before it may need it, to be fetched
 	switch {
 	case in.listed && err == nil:
 		in.here = true

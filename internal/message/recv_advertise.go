@@ -137,8 +137,8 @@ func (h *recvHandler) Filled(token uint64, a rdv.Answer, err error) {
 		}
 		r.advertised.written = slices.Insert(r.advertised.written, i, w)
 	}
-	if !in.matched && err != nil {
-		r.pins.release(&in.pin) // the cache keeps it while it has room
+	if !in.matched {
+		r.pins.release(&in.pin) // the cache keeps it while it has room; a written message may have to wait for its turn
 	}
 	if in.cancel && in.ad == adNone && !in.matched {
 		r.Cancel(in)

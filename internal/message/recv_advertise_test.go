@@ -316,6 +316,31 @@ func TestAnswerIsOverdue(t *testing.T) {
 	}
 }
 
+// A message that was written before its turn holds no registration while it waits: messages before
+// it may need that, and nothing would return it.
+func TestWrittenHoldsNoRegistration(t *testing.T) {
+	t.Parallel()
+	a, b := firstPair(t, sim.Options{})
+	var got [2]note
+	own := make([]byte, 1000)
+	b.ch.Recv(&In{Buf: own, Tag: 1, Done: &got[0]})
+	b.recv(0, 1000, 2, &got[1])
+	turns(t, 3, b, a)
+	ads := append([]destination(nil), a.ch.dests.open...)
+	require.Len(t, ads, 2)
+	require.Equal(t, 1, b.ch.pins.cache.Stats().Leases)
+	testutil.Fill(a.reg.Bytes()[:100], 3, 4)
+	a.lie(t, ads[0].id, 2, 1) // as if message 1 were announced
+	testutil.Eventually(t, testutil.Limit, func() bool { turns(t, 1, a, b); return len(b.ch.advertised.written) == 1 }, "written")
+	require.Zero(t, got[0].n)
+	require.Zero(t, b.ch.pins.cache.Stats().Leases)
+	a.lie(t, ads[1].id, 1, 2)
+	testutil.Eventually(t, testutil.Limit, func() bool { turns(t, 1, a, b); return got[0].n+got[1].n == 2 }, "in order")
+	require.NoError(t, got[0].err)
+	require.Equal(t, 100, got[0].size)
+	require.NoError(t, testutil.Verify(own[:100], 3, 4))
+}
+
 // What a peer may lie about adverts ends the channel with a typed error, and
 // nothing is delivered where it does not belong.
 func TestAdvertLies(t *testing.T) {

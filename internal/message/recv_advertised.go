@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/rdv"
 )
 
 // States of the advertisement of a receive (In.ad).
@@ -57,16 +58,16 @@ func (a *advertised) watch(in *In) {
 	}
 }
 
-// later reports whether memory could not be registered now, but can be when some message in
-// progress has been read, or an advertised receive was returned.
-func (a *advertised) later(err error) bool {
+// later reports whether memory could not be registered now, but can be when some message has been
+// read, one that is being read or whose memory is registered, or an advertised receive was returned.
+func (a *advertised) later(err error, reads *reads, fetching map[rdv.Handle]*In) bool {
 	if err == nil || !errors.Is(err, fabric.ErrResources) || a.broken() != nil {
 		return false
 	}
 	if a.pins.reading == 0 && a.used() > 0 {
 		a.recall()
 	}
-	return a.pins.reading > 0 || a.used() > 0
+	return a.pins.reading > 0 || a.used() > 0 || reads.pinned(fetching)
 }
 
 // recall revokes all advertised receives.

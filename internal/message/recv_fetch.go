@@ -35,7 +35,7 @@ func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 	in.tag, in.size, in.seq = a.tag, a.size, a.seq
 	dst, err := in.pieces(r.pins, &r.dst)
 	switch {
-	case r.advertised.later(err):
+	case r.advertised.later(err, &r.reads, r.fetching):
 		r.startFetching(in, a.handle)
 		r.reads.parked = append(r.reads.parked, a.handle)
 		return nil, rdv.Later
@@ -109,7 +109,7 @@ func (r *receiver) accept(in *In, a announced) {
 func (r *receiver) read(in *In, h rdv.Handle) bool {
 	dst, err := in.pieces(r.pins, &r.dst)
 	switch {
-	case r.advertised.later(err):
+	case r.advertised.later(err, &r.reads, r.fetching):
 		return false
 	case err != nil:
 		delete(r.fetching, h)

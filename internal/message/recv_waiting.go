@@ -147,6 +147,11 @@ type reads struct {
 // may reports whether one more message may be read.
 func (r *reads) may() bool { return r.n < mostReads }
 
+// pinned reports whether the memory of a parked message is registered.
+func (r *reads) pinned(fetching map[rdv.Handle]*In) bool {
+	return slices.ContainsFunc(r.parked, func(h rdv.Handle) bool { in := fetching[h]; return in != nil && in.pin.held })
+}
+
 // start counts a message whose memory is registered, end one that is no longer read.
 func (r *reads) start(in *In) {
 	in.reading = true
