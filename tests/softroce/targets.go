@@ -25,8 +25,6 @@ type target struct {
 	// strict: a guest does not overcommit memory while the target runs on one device
 	strict bool
 	omit   []omission
-	// calm says why the target is not run under netem; "": it is
-	calm string
 }
 
 // omission describes tests that a target omits under netem.
@@ -76,7 +74,6 @@ var targets = []target{
 		"TestPeerThatHangsBeforeItIsConnected", "TestReceivesWithoutRegistrations", "TestResetWaitsForTheNewestConnection",
 		"TestResetWhileThePeerTells", "TestSilentPeersAreHeard", "TestStatsAreSums", "TestStatsWhileBusy", "TestUnexpectedIsBounded",
 	}},
-	{pkg: "tests/chaos", topologies: []string{"two"}, run: "^TestPorts$", calm: "it disturbs the wire itself"},
 	{pkg: "examples/hello", topologies: []string{"one"}, host: []string{"TestEverybodyConnects", "TestSixtyFourRanks"}},
 	{pkg: "examples/hello", topologies: []string{"one"}, run: "TestHello", strict: true},
 	{pkg: "rmanet", topologies: []string{"one"}, run: "/ibv", host: []string{"TestAnswersAreBounded", "TestManyConnections", "TestTinyMessages"}},
@@ -205,7 +202,7 @@ func suiteSteps(root, bin, topo string, chosen []target, o suiteOptions) []Step 
 	}
 	for _, netem := range disturbances {
 		for _, t := range chosen {
-			if slices.Contains(t.topologies, topo) && (netem == "" || t.calm == "") {
+			if slices.Contains(t.topologies, topo) {
 				steps = append(steps, t.step(root, bin, topo, netem, o))
 			}
 		}
