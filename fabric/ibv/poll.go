@@ -224,7 +224,11 @@ func (l *Link) failed(e *endpoint, w *verbs.WC, seq uint32) {
 	if e.again.takes(w.Status) {
 		l.asyncEvents()
 		if s := e.state.Load(); s == stConnected {
-			suspend(e, (&fabric.Completion{EP: e.id, Op: e.slots[seq&e.mask()].op, Status: st, Vendor: vendor}).Err())
+			why := (&fabric.Completion{EP: e.id, Op: e.slots[seq&e.mask()].op, Status: st, Vendor: vendor}).Err()
+			if w.Status == verbs.WCLocQPOpErr {
+				why = errUnsent
+			}
+			suspend(e, why)
 		}
 		return
 	}

@@ -190,6 +190,9 @@ func failure(l *Link, s verbs.WCStatus) bool {
 	return false
 }
 
+// errUnsent is why a queue pair of rdma_rxe has failed whose request ended with a local operation error.
+var errUnsent = fmt.Errorf("%w: the device could not send: its interface has no address or route, or a local key is wrong", fabric.ErrFlushed)
+
 // suspend stops the queue pair, which has failed, or which the peer has left.
 func suspend(e *endpoint, why error) {
 	r := e.again
