@@ -285,6 +285,24 @@ func TestContinuesAcrossFailures(t *testing.T) {
 	}
 }
 
+// posts posts a request that is taken.
+func posts(t *testing.T, a *side, w fabric.WR) {
+	n, err := a.ep.Post([]fabric.WR{w})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+// gets polls both sides until a has n completions.
+func (p *post) gets(t *testing.T, a, b *side, n int) (got []fabric.Completion) {
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		p.poll(b)
+		got = append(got, p.poll(a)...)
+		return len(got) >= n
+	}, "completions")
+	require.Len(t, got, n)
+	return got
+}
+
 // A peer that does not answer is gone, soon; one that is down says so at once; and what it says of its
 // queue pair is checked.
 func TestResumptionThatFails(t *testing.T) {
@@ -309,15 +327,8 @@ func TestResumptionThatFails(t *testing.T) {
 			began := time.Now()
 			p.fail(a)
 			w := a.write(b, 8, fabric.FlagSignaled)
-			n, err := a.ep.Post([]fabric.WR{w})
-			require.NoError(t, err)
-			require.Equal(t, 1, n)
-			var got []fabric.Completion
-			testutil.Eventually(t, testutil.Limit, func() bool {
-				p.poll(b)
-				got = append(got, p.poll(a)...)
-				return len(got) == 2
-			}, "the endpoint is down")
+			posts(t, a, w)
+			got := p.gets(t, a, b, 2)
 			require.Equal(t, fabric.StatusFlushed, got[0].Status)
 			require.Equal(t, fabric.OpDown, got[1].Op)
 			require.Equal(t, c.want, got[1].Status)
@@ -339,15 +350,8 @@ func TestSlowAnswerIsTaken(t *testing.T) {
 	}
 	p.fail(a)
 	w := a.write(b, 8, fabric.FlagSignaled)
-	n, err := a.ep.Post([]fabric.WR{w})
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	var got []fabric.Completion
-	testutil.Eventually(t, testutil.Limit, func() bool {
-		p.poll(b)
-		got = append(got, p.poll(a)...)
-		return len(got) > 0
-	}, "the write is complete")
+	posts(t, a, w)
+	got := p.gets(t, a, b, 1)
 	require.NoError(t, got[0].Err())
 }
 
@@ -358,9 +362,7 @@ func TestStuckQueuePairIsReplaced(t *testing.T) {
 	p := newPost(t, a.ep, b.ep)
 	require.NoError(t, b.ep.qp.ToErr()) // it takes no packets, without a word
 	w := a.write(b, 8, fabric.FlagSignaled)
-	n, err := a.ep.Post([]fabric.WR{w})
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	posts(t, a, w)
 	a.ep.moved -= 2*(maxRetries+1)*a.ep.timeout + 1
 	var got []fabric.Completion
 	testutil.Eventually(t, testutil.Limit, func() bool {
@@ -381,15 +383,8 @@ func TestBadPieceEndsResumption(t *testing.T) {
 	p := newPost(t, a.ep, b.ep)
 	w := a.write(b, 8, fabric.FlagSignaled)
 	w.Local[0].LKey ^= 0x00a5a500
-	n, err := a.ep.Post([]fabric.WR{w})
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	var got []fabric.Completion
-	testutil.Eventually(t, testutil.Limit, func() bool {
-		p.poll(b)
-		got = append(got, p.poll(a)...)
-		return len(got) == 2
-	}, "the endpoint is down")
+	posts(t, a, w)
+	got := p.gets(t, a, b, 2)
 	require.Equal(t, fabric.StatusLocalProtection, got[0].Status)
 	require.Equal(t, fabric.OpDown, got[1].Op)
 	lost, _ := a.ep.Outages()
