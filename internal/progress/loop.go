@@ -236,7 +236,7 @@ func (l *loop) sleep() {
 func (l *loop) slumber() (mine bool) {
 	e := l.eng
 	r := &e.relay
-	soon := r.look()
+	soon := !r.on.Load() && r.look()
 	d := time.Until(l.until)
 	var ready bool
 	var err error
@@ -255,6 +255,7 @@ func (l *loop) slumber() (mine bool) {
 		if ready, mine, err = r.rest(l, d, true); !mine {
 			return false
 		}
+		r.look() // not when the turn begins: goroutines that have made it begin still run
 	}
 	if err != nil && !e.closed.Load() {
 		e.fail("wait for events", err)
