@@ -68,16 +68,20 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	es, no := rawGIDTable(h, most)
 	if no == 0 {
 		out := make([]GIDEntry, 0, len(es))
+		names := map[uint32]string{} // by index: many addresses are of one interface, and each query is a dump of all
 		for _, e := range es {
 			if e.port != uint32(port) {
 				continue
 			}
 			ge := GIDEntry{Index: int(e.index), GID: e.gid, Type: GIDType(e.typ)}
-			if e.ifindex != 0 {
+			name, known := names[e.ifindex]
+			if !known && e.ifindex != 0 {
 				if ifc, err := net.InterfaceByIndex(int(e.ifindex)); err == nil {
-					ge.NetDev = ifc.Name
+					name = ifc.Name
 				}
+				names[e.ifindex] = name
 			}
+			ge.NetDev = name
 			out = append(out, ge)
 		}
 		return out, nil
