@@ -24,9 +24,18 @@ func AllgatherKeys(ctx context.Context, t *Team, mem *rma.Region) ([]rma.Key, er
 	keys := make([]rma.Key, t.Size())
 	for r := range keys {
 		var err error
-		if keys[r], err = rma.ParseKey(all[r*rma.KeySize:][:rma.KeySize]); err != nil {
-			return nil, &rma.PeerError{Rank: t.JobRank(r), Op: "allgather keys", Err: err}
+		if keys[r], err = keyOf(t, r, "allgather keys", all[r*rma.KeySize:]); err != nil {
+			return nil, err
 		}
 	}
 	return keys, nil
+}
+
+// keyOf parses the key that b, which the rank of the team sent for op, begins with.
+func keyOf(t *Team, rank int, op string, b []byte) (rma.Key, error) {
+	k, err := rma.ParseKey(b[:rma.KeySize])
+	if err != nil {
+		return rma.Key{}, &rma.PeerError{Rank: t.JobRank(rank), Op: op, Err: err}
+	}
+	return k, nil
 }

@@ -80,8 +80,8 @@ func newWindow(ctx context.Context, t *Team, mem *rma.Region, owned bool, failed
 			why := fmt.Errorf("that rank has no memory for it: %q", bytes.TrimRight(part[1:], "\x00"))
 			return nil, &rma.PeerError{Rank: t.JobRank(r), Op: "window", Err: why}
 		}
-		if keys[r], err = rma.ParseKey(part[1:][:rma.KeySize]); err != nil {
-			return nil, &rma.PeerError{Rank: t.JobRank(r), Op: "window", Err: err}
+		if keys[r], err = keyOf(t, r, "window", part[1:]); err != nil {
+			return nil, err
 		}
 	}
 	w = &Window{team: t, owned: owned}
