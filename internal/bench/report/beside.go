@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -10,8 +9,6 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/overlap"
@@ -105,7 +102,7 @@ func figureOf(r *overlap.Result) besideFigure { return besideFigure{r.What, r.Op
 // a figure for each operation and kind of other work, with a solid curve for each link of
 // a library and a dashed one of its 99th percentiles. Results of transfers beside computation,
 // see [OverlapPlots], are skipped, as are figures without a positive time.
-func BesidePlots(rs []overlap.Result) (out []Plot, err error) {
+func BesidePlots(rs []overlap.Result) ([]Plot, error) {
 	var figs []besideFigure
 	var names []string
 	for i := range rs {
@@ -120,25 +117,20 @@ func BesidePlots(rs []overlap.Result) (out []Plot, err error) {
 			}
 		}
 	}
+	var out []*drawing
 	for _, f := range figs {
-		b, err := f.draw(f.curves(rs), names)
-		if err != nil {
-			return nil, err
-		}
-		if b != nil {
-			out = append(out, Plot{f.name(), b})
-		}
+		out = append(out, f.draw(f.curves(rs), names))
 	}
-	return out, nil
+	return render(out...)
 }
 
 // draw returns nil if there is nothing to draw.
-func (f besideFigure) draw(curves []besideCurve, names []string) ([]byte, error) {
+func (f besideFigure) draw(curves []besideCurve, names []string) *drawing {
 	middle := "median"
 	if f.what == "load" {
 		middle = "mean"
 	}
-	p := newPlot(f.title(), besideAxes[f.what], "µs: "+middle+"; dashed: p99")
+	p := newDrawing(f.name(), f.title(), besideAxes[f.what], "µs: "+middle+"; dashed: p99")
 	var counts []int // labels at equal distances: they are such as 0, 1, 16, 128
 	for _, c := range curves {
 		for _, q := range c.points {
@@ -147,50 +139,25 @@ func (f besideFigure) draw(curves []besideCurve, names []string) ([]byte, error)
 	}
 	slices.Sort(counts)
 	counts = slices.Compact(counts)
-	var ticks plot.ConstantTicks
-	for i, n := range counts {
-		ticks = append(ticks, plot.Tick{Value: float64(i), Label: strconv.Itoa(n)})
-	}
-	p.X.Tick.Marker, p.Y.Scale, p.Y.Tick.Marker = ticks, plot.LogScale{}, decades{}
+	p.X.Tick.Marker, p.Y.Scale, p.Y.Tick.Marker = labels(counts, strconv.Itoa), plot.LogScale{}, decades{}
 	p.Add(lines{})
 	lo, hi := math.Inf(1), 0.0
 	for _, c := range curves {
-		var mid, top plotter.XYs
+		t := trace{name: c.name, color: overlapColor(slices.Index(names, c.name), c.name), width: 1.5, radius: 2}
 		for _, q := range c.points {
 			if x := float64(slices.Index(counts, q.count)); q.mid > 0 {
-				mid = append(mid, plotter.XY{X: x, Y: q.mid})
-				top = append(top, plotter.XY{X: x, Y: max(q.mid, q.p99)}) // a mean may exceed it
+				t.points = append(t.points, plotter.XY{X: x, Y: q.mid})
+				t.dashed = append(t.dashed, plotter.XY{X: x, Y: max(q.mid, q.p99)}) // a mean may exceed it
 				lo, hi = min(lo, q.mid), max(hi, q.mid, q.p99)
 			}
 		}
-		if len(mid) == 0 {
-			continue
-		}
-		line, dots, err := plotter.NewLinePoints(mid)
-		if err != nil {
-			return nil, err
-		}
-		most, err := plotter.NewLine(top)
-		if err != nil {
-			return nil, err
-		}
-		col := overlapColor(slices.Index(names, c.name), c.name)
-		line.Color, line.Width = col, 1.5
-		dots.Color, dots.Shape, dots.Radius = col, draw.CircleGlyph{}, 2
-		most.Color, most.Width, most.Dashes = col, 0.8, []vg.Length{3, 3}
-		p.Add(line, dots, most)
-		p.Legend.Add(c.name, line, dots)
+		p.add(t)
 	}
 	if hi == 0 {
-		return nil, nil
+		return nil
 	}
 	p.X.Min, p.X.Max = -0.3, float64(len(counts))-0.7
 	p.Y.Min, p.Y.Max = lo/1.5, hi*4
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.XOffs, p.Legend.YOffs = 6, -4
-	b, err := svg(p)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.name(), err)
-	}
-	return b, nil
+	legend(p.Plot)
+	return p
 }

@@ -34,8 +34,8 @@ type heatCell struct {
 }
 
 // WriteChoice writes a page with heat maps of every fabric in rs.
-func WriteChoice(w io.Writer, rs []choice.Result, ss []choice.Summary, when time.Time) error {
-	return choicePage.Execute(w, map[string]any{"When": when.UTC().Format("2006-01-02 15:04 MST"), "Sections": choiceSections(rs, ss)})
+func WriteChoice(w io.Writer, rs []choice.Result, ss []choice.Summary, at time.Time) error {
+	return choicePage.Execute(w, map[string]any{"When": when(at), "Sections": choiceSections(rs, ss)})
 }
 
 // choiceSection is the part of a page about one fabric.

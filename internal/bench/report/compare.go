@@ -36,7 +36,7 @@ var (
 // ComparePlots draws a figure for every test and fabric: a bar for each peer from 1 to its
 // ratio, and over it a line from the least to the greatest ratio of the rounds. A second
 // kind of figure shows the peers' processor time over ours.
-func ComparePlots(rows []compare.Row) (out []Plot, err error) {
+func ComparePlots(rows []compare.Row) ([]Plot, error) {
 	type test struct {
 		fabric string
 		kind   compare.Kind
@@ -44,6 +44,7 @@ func ComparePlots(rows []compare.Row) (out []Plot, err error) {
 	}
 	var order []test
 	of := map[test][]compare.Row{}
+	var out []*drawing
 	for _, r := range rows {
 		k := test{r.Fabric, r.Test, r.Size}
 		if of[k] == nil {
@@ -68,22 +69,10 @@ func ComparePlots(rows []compare.Row) (out []Plot, err error) {
 			cpu = append(cpu, c)
 		}
 		id := fmt.Sprintf("%s-%s-%d", k.fabric, k.kind, k.size)
-		for _, f := range []struct {
-			id, title, y string
-			bars         ratioBars
-		}{{id, name, "times as fast as theirs", speed}, {id + "-cpu", name + ": processor time", "theirs over ours", cpu}} {
-			p, ok := f.bars.plot(f.title, f.y, labels)
-			if !ok {
-				continue
-			}
-			b, err := svg(p)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, Plot{f.id, b})
-		}
+		out = append(out, speed.plot(id, name, "times as fast as theirs", labels),
+			cpu.plot(id+"-cpu", name+": processor time", "theirs over ours", labels))
 	}
-	return out, nil
+	return render(out...)
 }
 
 // compareTitles are the titles of the kinds of tests.
@@ -98,8 +87,8 @@ type ratioBars []ratioBar
 // ratioBar is one bar; ratio 0: none; hi 0: without spread.
 type ratioBar struct{ ratio, lo, hi float64 }
 
-// plot returns a figure of bars with names below; false if there are no bars.
-func (b ratioBars) plot(title, y string, names []string) (*plot.Plot, bool) {
+// plot returns a figure of bars with names below; nil if there are no bars.
+func (b ratioBars) plot(id, title, y string, names []string) *drawing {
 	lo, hi := 1/1.5, 1.5
 	some := false
 	for _, x := range b {
@@ -113,19 +102,14 @@ func (b ratioBars) plot(title, y string, names []string) (*plot.Plot, bool) {
 		}
 	}
 	if !some {
-		return nil, false
+		return nil
 	}
-	p := newPlot(title, "", y)
+	p := newDrawing(id, title, "", y)
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
 	p.Y.Min, p.Y.Max = lo/1.4, hi*1.4 // room for the numbers
-	var labels []plot.Tick
-	for i, n := range names {
-		labels = append(labels, plot.Tick{Value: float64(i), Label: n})
-	}
-	p.X.Tick.Marker, p.X.Tick.Length = plot.ConstantTicks(labels), 0
-	p.X.Min, p.X.Max = -0.6, float64(len(names))-0.4
+	named(p.Plot, names)
 	p.Add(lines{}, b)
-	return p, true
+	return p
 }
 
 // Plot implements plot.Plotter.
@@ -162,7 +146,7 @@ func (b ratioBars) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 // WriteCompare writes a page with figures and all rows.
-func WriteCompare(w io.Writer, rows []compare.Row, when time.Time) error {
+func WriteCompare(w io.Writer, rows []compare.Row, at time.Time) error {
 	plots, err := ComparePlots(rows)
 	if err != nil {
 		return err
@@ -176,6 +160,6 @@ func WriteCompare(w io.Writer, rows []compare.Row, when time.Time) error {
 		}
 	}
 	return comparePage.Execute(w, map[string]any{
-		"When": when.UTC().Format("2006-01-02 15:04 MST"), "Figures": figures(plots), "Rows": rows, "Machines": machines,
+		"When": when(at), "Figures": figures(plots), "Rows": rows, "Machines": machines,
 	})
 }

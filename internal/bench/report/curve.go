@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"time"
 
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
@@ -30,60 +30,34 @@ func CurvePlots(cs []choice.Curve) ([]Plot, error) {
 		}
 		by[c.Fabric] = append(by[c.Fabric], c)
 	}
-	var out []Plot
+	var out []*drawing
 	for _, f := range fabrics {
-		p := newPlot("Bandwidth around the switches of the choice, "+f, "message size (bytes)", "MB/s")
-		logAxes(p)
+		d := newDrawing("switch-"+f, "Bandwidth around the switches of the choice, "+f, "message size (bytes)", "MB/s")
+		logAxes(d.Plot)
 		ext := newExtent()
 		for i, c := range by[f] {
-			color := spareColors[i%len(spareColors)]
+			t := trace{name: fmt.Sprintf("batches of %d", c.N), color: spareColors[i%len(spareColors)], width: 1.2, radius: 1.2}
 			if i == 0 {
-				color = fabricColors["shm"]
+				t.color = fabricColors["shm"]
 			}
-			var pts, marks plotter.XYs
 			for _, q := range c.Points {
-				xy := plotter.XY{X: float64(q.Size), Y: q.MBs}
 				if q.MBs <= 0 {
 					continue
 				}
-				pts = append(pts, xy)
+				xy := plotter.XY{X: float64(q.Size), Y: q.MBs}
+				t.points = append(t.points, xy)
 				ext.add(xy)
-				for _, s := range c.Steps {
-					if s.Size == q.Size {
-						marks = append(marks, xy)
-					}
+				if slices.ContainsFunc(c.Steps, func(s choice.Step) bool { return s.Size == q.Size }) {
+					t.rings = append(t.rings, xy)
 				}
 			}
-			if len(pts) == 0 {
-				continue
-			}
-			line, dots, err := plotter.NewLinePoints(pts)
-			if err != nil {
-				return nil, err
-			}
-			line.Color, line.Width = color, 1.2
-			dots.Color, dots.Shape, dots.Radius = color, draw.CircleGlyph{}, 1.2
-			p.Add(line, dots)
-			p.Legend.Add(fmt.Sprintf("batches of %d", c.N), line, dots)
-			if len(marks) > 0 {
-				at, err := plotter.NewScatter(marks)
-				if err != nil {
-					return nil, err
-				}
-				at.Color, at.Shape, at.Radius = color, draw.RingGlyph{}, 5
-				p.Add(at)
-			}
+			d.add(t)
 		}
-		if !ext.set(p) {
-			continue
+		if ext.set(d.Plot) {
+			out = append(out, d)
 		}
-		b, err := svg(p)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Plot{"switch-" + f, b})
 	}
-	return out, nil
+	return render(out...)
 }
 
 // curveRow is one line of the table of switches.
@@ -121,10 +95,10 @@ func newCurveSection(cs []choice.Curve) (s curveSection, err error) {
 }
 
 // WriteCurves writes a self-contained page of curves.
-func WriteCurves(w io.Writer, cs []choice.Curve, when time.Time) error {
+func WriteCurves(w io.Writer, cs []choice.Curve, at time.Time) error {
 	s, err := newCurveSection(cs)
 	if err != nil {
 		return err
 	}
-	return curvePage.Execute(w, map[string]any{"When": when.UTC().Format("2006-01-02 15:04 MST"), "Curves": s})
+	return curvePage.Execute(w, map[string]any{"When": when(at), "Curves": s})
 }

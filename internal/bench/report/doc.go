@@ -9,7 +9,7 @@
 //	lines.go    JSON lines of everything in a report
 //	summary.go  summary of the most important figures, as text
 //	series.go   which results form a curve, its name and colour
-//	plots.go    curves and bars as SVG
+//	plots.go    drawings, their curves and bars, as SVG
 //	choice.go   the page of heat maps; choice.html its template
 //	compare.go  the page of ratios to other libraries; compare.html its template
 //	curve.go    plots around the switches of the choice; curve.html their page

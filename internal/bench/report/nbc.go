@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"image/color"
 	"slices"
@@ -16,13 +15,14 @@ import (
 
 // HiddenPlots draws heat maps of how much of each collective operation a computation hides: a figure
 // for each number of ranks, link and library, operations down, sizes across.
-func HiddenPlots(hs []collective.Hidden) (out []Plot, err error) {
+func HiddenPlots(hs []collective.Hidden) ([]Plot, error) {
 	type figure struct {
 		ranks          int
 		fabric, series string
 	}
 	of := map[figure][]collective.HiddenCell{}
 	var order []figure
+	var out []*drawing
 	for _, c := range collective.HiddenCells(hs) {
 		k := figure{c.Ranks, c.Fabric, c.Series()}
 		if of[k] == nil {
@@ -31,18 +31,15 @@ func HiddenPlots(hs []collective.Hidden) (out []Plot, err error) {
 		of[k] = append(of[k], c)
 	}
 	for i, k := range order {
-		p := newPlot(fmt.Sprintf("%s: hidden part of collective operations by %d ranks over %s, %%", k.series, k.ranks, k.fabric), "bytes", "")
+		p := newDrawing(fmt.Sprintf("nbc-%d-%s-%d", k.ranks, k.fabric, i),
+			fmt.Sprintf("%s: hidden part of collective operations by %d ranks over %s, %%", k.series, k.ranks, k.fabric), "bytes", "")
 		m := newHeat(of[k])
 		p.Add(m)
-		p.X.Tick.Marker, p.Y.Tick.Marker = m.columns(), m.rows()
+		p.X.Tick.Marker, p.Y.Tick.Marker = labels(m.sizes, bench.FormatSize), labels(m.ops, func(op string) string { return op })
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.5, float64(len(m.sizes))-0.5, -0.5, float64(len(m.ops))-0.5
-		b, err := svg(p)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Plot{fmt.Sprintf("nbc-%d-%s-%d", k.ranks, k.fabric, i), b})
+		out = append(out, p)
 	}
-	return out, nil
+	return render(out...)
 }
 
 // heatCells is a heat map: a rectangle for each cell, with its value.
@@ -67,20 +64,6 @@ func newHeat(cells []collective.HiddenCell) *heatCells {
 	return m
 }
 
-func (m *heatCells) columns() (ts plot.ConstantTicks) {
-	for i, n := range m.sizes {
-		ts = append(ts, plot.Tick{Value: float64(i), Label: bench.FormatSize(n)})
-	}
-	return ts
-}
-
-func (m *heatCells) rows() (ts plot.ConstantTicks) {
-	for i, op := range m.ops {
-		ts = append(ts, plot.Tick{Value: float64(i), Label: op})
-	}
-	return ts
-}
-
 // Plot implements plot.Plotter.
 func (m *heatCells) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
@@ -101,14 +84,4 @@ func heatColor(x float64) color.Color {
 		return color.NRGBA{255, fade(1 - 2*x), fade(1 - 2*x), 255}
 	}
 	return color.NRGBA{fade(2*x - 1), 255, fade(2*x - 1), 255}
-}
-
-// hiddenTable returns the figures as text, "" if there are none.
-func hiddenTable(hs []collective.Hidden) (string, error) {
-	if len(hs) == 0 {
-		return "", nil
-	}
-	var b bytes.Buffer
-	err := collective.WriteHidden(&b, hs)
-	return b.String(), err
 }

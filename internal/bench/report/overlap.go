@@ -1,15 +1,12 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"image/color"
 	"slices"
 
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/overlap"
@@ -52,15 +49,11 @@ func OverlapPlots(rs []overlap.Result) ([]Plot, error) {
 			names = append(names, n)
 		}
 	}
-	var out []Plot
+	var out []*drawing
 	for _, f := range figs {
-		b, err := f.draw(rs, names)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Plot{f.name(), b})
+		out = append(out, f.draw(rs, names))
 	}
-	return out, nil
+	return render(out...)
 }
 
 // overlapColor returns the colour of series i, the same in all figures.
@@ -71,9 +64,9 @@ func overlapColor(i int, name string) color.NRGBA {
 	return spareColors[i%len(spareColors)]
 }
 
-func (f overlapFigure) draw(rs []overlap.Result, names []string) ([]byte, error) {
+func (f overlapFigure) draw(rs []overlap.Result, names []string) *drawing {
 	who := map[string]string{"sender": "rank 0 computes", "receiver": "rank 1 computes", "both": "both ranks compute"}[f.who]
-	p := newPlot(fmt.Sprintf("%s of %s, %s", f.op, bench.FormatSize(f.size), who), "computation / communication", "time for both / sum")
+	p := newDrawing(f.name(), fmt.Sprintf("%s of %s, %s", f.op, bench.FormatSize(f.size), who), "computation / communication", "time for both / sum")
 	p.Add(lines{})
 	p.Y.Min, p.Y.Max = 0, 1.2
 	var perfect plotter.XYs
@@ -91,42 +84,16 @@ func (f overlapFigure) draw(rs []overlap.Result, names []string) ([]byte, error)
 			ratios[r.Factor] = append(ratios[r.Factor], r.Ratio)
 		}
 		slices.Sort(factors)
-		var pts plotter.XYs
+		t := trace{name: name, color: overlapColor(i, name), width: 1.5, radius: 2}
 		for _, x := range factors {
-			pts = append(pts, plotter.XY{X: x, Y: bench.Median(ratios[x])})
+			y := bench.Median(ratios[x])
+			t.points = append(t.points, plotter.XY{X: x, Y: y})
 			perfect = append(perfect, plotter.XY{X: x, Y: max(1, x) / (1 + x)})
-			p.Y.Max = max(p.Y.Max, pts[len(pts)-1].Y)
+			p.Y.Max = max(p.Y.Max, y)
 		}
-		if len(pts) == 0 {
-			continue
-		}
-		line, dots, err := plotter.NewLinePoints(pts)
-		if err != nil {
-			return nil, err
-		}
-		c := overlapColor(i, name)
-		line.Color, line.Width = c, 1.5
-		dots.Color, dots.Shape, dots.Radius = c, draw.CircleGlyph{}, 2
-		p.Add(line, dots)
-		p.Legend.Add(name, line, dots)
+		p.add(t)
 	}
 	slices.SortFunc(perfect, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
-	least, err := plotter.NewLine(perfect)
-	if err != nil {
-		return nil, err
-	}
-	least.Color, least.Dashes = ink, []vg.Length{3, 3}
-	p.Add(least)
-	p.Legend.Add("all is hidden", least)
-	return svg(p)
-}
-
-// overlapTable returns the figures as text, "" if there are none.
-func overlapTable(rs []overlap.Result) (string, error) {
-	if len(rs) == 0 {
-		return "", nil
-	}
-	var b bytes.Buffer
-	err := overlap.Write(&b, "table", rs)
-	return b.String(), err
+	p.Legend.Add("all is hidden", p.dashed(perfect, ink))
+	return p
 }

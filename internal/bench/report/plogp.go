@@ -7,11 +7,10 @@ import (
 	"image/color"
 	"io"
 	"math"
+	"slices"
 	"time"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/logp"
@@ -22,14 +21,6 @@ import (
 var plogpText string
 
 var plogpPage = template.Must(template.New("plogp").Parse(plogpText))
-
-// plogpSeries is one curve of a plot.
-type plogpSeries struct {
-	name   string
-	color  color.NRGBA
-	points []logp.Point
-	base   float64 // added to the value as the basis of the confidence
-}
 
 // plogpColors gives every result a colour of its own; the first result of a fabric gets the
 // fabric's.
@@ -62,7 +53,7 @@ func plogpName(r *bench.PlogpResult) string {
 // PlogpPlots draws the curves of sampled parameters, every result a series.
 func PlogpPlots(rs []bench.PlogpResult) ([]Plot, error) {
 	colors := plogpColors(rs)
-	var out []Plot
+	var out []*drawing
 	for _, c := range []struct {
 		name, title string
 		curve       func(r *bench.PlogpResult) (logp.Curve, float64)
@@ -75,25 +66,18 @@ func PlogpPlots(rs []bench.PlogpResult) ([]Plot, error) {
 		{"copy", "C: a local copy", func(r *bench.PlogpResult) (logp.Curve, float64) { return r.Tables.Both.C, 0 }},
 		{"register", "R: registering and giving back", func(r *bench.PlogpResult) (logp.Curve, float64) { return r.Tables.Both.R, 0 }},
 	} {
-		var ss []plogpSeries
+		d := newDrawing(c.name, c.title, "size (bytes)", "ns")
+		logAxes(d.Plot)
+		ext := newExtent()
 		for i := range rs {
 			k, base := c.curve(&rs[i])
-			ss = append(ss, plogpSeries{plogpName(&rs[i]), colors[i], k.Points(), base})
+			d.add(plogpTrace(plogpName(&rs[i]), colors[i], k.Points(), base, &ext))
 		}
-		p, ok, err := plogpPlot(c.title, ss)
-		if err != nil {
-			return nil, err
+		if ext.set(d.Plot) {
+			out = append(out, d)
 		}
-		if !ok {
-			continue
-		}
-		b, err := svg(p)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Plot{c.name, b})
 	}
-	return out, nil
+	return render(out...)
 }
 
 // spread returns the standard error for a confidence, as a fraction of the measured value:
@@ -104,84 +88,27 @@ func spread(conf float64) float64 {
 	return sampling.DefaultTolerance * math.Sqrt(1/conf-1)
 }
 
-// plogpPlot draws time over size on logarithmic axes, each series with a band of twice the
-// standard error. ok is false if there is nothing to draw.
-func plogpPlot(title string, ss []plogpSeries) (p *plot.Plot, ok bool, err error) {
+// plogpTrace is time over size, with a band of twice the standard error. base is added to a
+// value as the basis of its confidence. A single point is not drawn.
+func plogpTrace(name string, c color.NRGBA, points []logp.Point, base float64, ext *extent) trace {
 	const floor = 1 // ns: the least time drawn
-	p = newPlot(title, "size (bytes)", "ns")
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = sizeTicks{}, decades{}
-	p.Add(lines{})
-	lo, hi, xlo, xhi := math.Inf(1), 0.0, math.Inf(1), 0.0
-	for _, s := range ss {
-		var pts, top, bottom plotter.XYs
-		for _, q := range s.points {
-			if q.NS < floor || q.Size < 1 {
-				continue
-			}
-			x, e := float64(q.Size), 2*spread(q.Conf)*(q.NS+s.base)
-			pts = append(pts, plotter.XY{X: x, Y: q.NS})
-			top = append(top, plotter.XY{X: x, Y: q.NS + e})
-			bottom = append(bottom, plotter.XY{X: x, Y: max(q.NS-e, floor/2.)})
-			lo, hi, xlo, xhi = min(lo, q.NS), max(hi, q.NS), min(xlo, x), max(xhi, x)
-		}
-		if len(pts) < 2 {
-			continue
-		}
-		ok = true
-		for i := len(bottom) - 1; i >= 0; i-- {
-			top = append(top, bottom[i])
-		}
-		band, err := plotter.NewPolygon(top)
-		if err != nil {
-			return nil, false, err
-		}
-		shade := s.color
-		shade.A = 0x28
-		band.Color, band.LineStyle.Width = shade, 0
-		line, dots, err := plotter.NewLinePoints(pts)
-		if err != nil {
-			return nil, false, err
-		}
-		line.Color, line.Width = s.color, 1.5
-		dots.Color, dots.Shape, dots.Radius = s.color, draw.CircleGlyph{}, 2
-		p.Add(boxed{band}, line, dots)
-		p.Legend.Add(s.name, line, dots)
+	points = slices.DeleteFunc(slices.Clone(points), func(q logp.Point) bool { return q.NS < floor || q.Size < 1 })
+	t := trace{name: name, color: c, width: 1.5, radius: 2, shade: 0x28}
+	if len(points) < 2 {
+		return t
 	}
-	if !ok {
-		return nil, false, nil
+	for _, q := range points {
+		xy, e := plotter.XY{X: float64(q.Size), Y: q.NS}, 2*spread(q.Conf)*(q.NS+base)
+		t.points = append(t.points, xy)
+		t.top = append(t.top, plotter.XY{X: xy.X, Y: q.NS + e})
+		t.bottom = append(t.bottom, plotter.XY{X: xy.X, Y: max(q.NS-e, floor/2.)})
+		ext.add(xy)
 	}
-	p.X.Min, p.X.Max = xlo/1.15, max(xhi*1.15, xlo*2)
-	p.Y.Min, p.Y.Max = lo/1.5, max(hi*1.5, lo*2)
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.XOffs, p.Legend.YOffs = 6, -4
-	return p, true, nil
-}
-
-// boxed clips a band to the axes.
-type boxed struct{ *plotter.Polygon }
-
-func (k boxed) Plot(c draw.Canvas, p *plot.Plot) {
-	inside := *k.Polygon
-	inside.XYs = nil
-	for _, ring := range k.XYs {
-		var in plotter.XYs
-		for _, q := range ring {
-			q.Y = min(max(q.Y, p.Y.Min), p.Y.Max)
-			in = append(in, q)
-		}
-		inside.XYs = append(inside.XYs, in)
-	}
-	inside.Plot(c, p)
-}
-
-// DataRange returns an empty range: only the curves set the axes.
-func (k boxed) DataRange() (xmin, xmax, ymin, ymax float64) {
-	return math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
+	return t
 }
 
 // WritePlogp writes a self-contained page of sampled parameters.
-func WritePlogp(w io.Writer, rs []bench.PlogpResult, when time.Time) error {
+func WritePlogp(w io.Writer, rs []bench.PlogpResult, at time.Time) error {
 	plots, err := PlogpPlots(rs)
 	if err != nil {
 		return err
@@ -216,5 +143,5 @@ func WritePlogp(w io.Writer, rs []bench.PlogpResult, when time.Time) error {
 		}
 		rows = append(rows, x)
 	}
-	return plogpPage.Execute(w, map[string]any{"When": when.UTC().Format("2006-01-02 15:04 MST"), "Rows": rows, "Figures": figures(plots)})
+	return plogpPage.Execute(w, map[string]any{"When": when(at), "Rows": rows, "Figures": figures(plots)})
 }

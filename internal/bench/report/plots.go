@@ -2,9 +2,11 @@ package report
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -30,8 +32,15 @@ var (
 	sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
 )
 
-// newPlot returns an empty plot in the report's style.
-func newPlot(title, x, y string) *plot.Plot {
+// drawing is a plot in the making. Its first error is kept for render.
+type drawing struct {
+	*plot.Plot
+	name string
+	err  error
+}
+
+// newDrawing returns an empty plot in the report's style.
+func newDrawing(name, title, x, y string) *drawing {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.BackgroundColor = color.White
@@ -53,23 +62,61 @@ func newPlot(title, x, y string) *plot.Plot {
 	set(&p.Legend.TextStyle, 8.5)
 	p.Legend.ThumbnailWidth = 18
 	p.Legend.Padding = 2
-	return p
+	return &drawing{Plot: p, name: name}
+}
+
+// render returns the drawings that are not nil.
+func render(ds ...*drawing) (out []Plot, err error) {
+	for _, d := range ds {
+		if d == nil {
+			continue
+		}
+		b, err := d.svg()
+		if err != nil {
+			return nil, fmt.Errorf("draw %s: %w", d.name, err)
+		}
+		out = append(out, Plot{d.name, b})
+	}
+	return out, nil
 }
 
 // svg draws the plot; the result starts with the svg element, for use inside a page.
-func svg(p *plot.Plot) ([]byte, error) {
+func (d *drawing) svg() ([]byte, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
 	c := vgsvg.New(plotWidth, plotHeight)
-	p.Draw(draw.Crop(draw.New(c), 5, -8, 4, -5))
+	d.Draw(draw.Crop(draw.New(c), 5, -8, 4, -5))
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
-		return nil, fmt.Errorf("draw %s: %w", p.Title.Text, err)
+		return nil, err
 	}
 	out := b.Bytes()
 	i := bytes.Index(out, []byte("<svg"))
 	if i < 0 {
-		return nil, fmt.Errorf("draw %s: no svg element", p.Title.Text)
+		return nil, errors.New("no svg element")
 	}
 	return out[i:], nil
+}
+
+// legend puts the legend into the upper left corner.
+func legend(p *plot.Plot) {
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.XOffs, p.Legend.YOffs = 6, -4
+}
+
+// labels are ticks at 0, 1, 2 and so on.
+func labels[T any](of []T, text func(T) string) (ts plot.ConstantTicks) {
+	for i, x := range of {
+		ts = append(ts, plot.Tick{Value: float64(i), Label: text(x)})
+	}
+	return ts
+}
+
+// named makes the X axis one of names below bars.
+func named(p *plot.Plot, names []string) {
+	p.X.Tick.Marker, p.X.Tick.Length = labels(names, func(s string) string { return s }), 0
+	p.X.Min, p.X.Max = -0.6, float64(len(names))-0.4
 }
 
 // sizeTicks are at powers of two, with labels far enough apart.
@@ -148,68 +195,105 @@ func (lines) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
+// trace is one curve of a drawing.
+type trace struct {
+	name          string
+	color         color.NRGBA
+	points        plotter.XYs
+	width, radius vg.Length // of the line and its dots
+
+	// Each of these may be empty: an area between two edges, the second drawn backward, with
+	// its opacity; another line; points that are marked.
+	top, bottom plotter.XYs
+	shade       uint8
+	dashed      plotter.XYs
+	rings       plotter.XYs
+}
+
+// add draws t, and names it in the legend. A trace without points is not drawn.
+func (d *drawing) add(t trace) {
+	if len(t.points) == 0 {
+		return
+	}
+	line, dots, err := plotter.NewLinePoints(t.points)
+	if err != nil {
+		d.err = err
+		return
+	}
+	if len(t.top) > 1 {
+		slices.Reverse(t.bottom)
+		area, err := plotter.NewPolygon(slices.Concat(t.top, t.bottom))
+		if err != nil {
+			d.err = err
+			return
+		}
+		shade := t.color
+		shade.A = t.shade
+		area.Color, area.LineStyle.Width = shade, 0
+		d.Add(clipped{area})
+	}
+	line.Color, line.Width = t.color, t.width
+	dots.Color, dots.Shape, dots.Radius = t.color, draw.CircleGlyph{}, t.radius
+	d.Add(line, dots)
+	d.Legend.Add(t.name, line, dots)
+	if len(t.dashed) > 0 {
+		l := d.dashed(t.dashed, t.color)
+		l.Width = 0.8
+	}
+	if len(t.rings) > 0 {
+		at, err := plotter.NewScatter(t.rings)
+		if err != nil {
+			d.err = err
+			return
+		}
+		at.Color, at.Shape, at.Radius = t.color, draw.RingGlyph{}, 5
+		d.Add(at)
+	}
+}
+
+// dashed draws a line without dots.
+func (d *drawing) dashed(points plotter.XYs, c color.NRGBA) *plotter.Line {
+	l, err := plotter.NewLine(points)
+	if err != nil {
+		d.err = err
+		return &plotter.Line{}
+	}
+	l.Color, l.Dashes = c, []vg.Length{3, 3}
+	d.Add(l)
+	return l
+}
+
 // curve plots value over size for every series on logarithmic axes, with a shaded band up
-// to upper if upper is not nil. ok is false if there is nothing to draw.
-func curve(title, y string, ss []series, value, upper func(bench.Result) float64) (p *plot.Plot, ok bool, err error) {
-	p = newPlot(title, "message size (bytes)", y)
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = sizeTicks{}, decades{}
-	p.Add(lines{})
-	lo, hi, xlo, xhi := math.Inf(1), 0.0, math.Inf(1), 0.0
+// to upper if upper is not nil. It returns nil if there is nothing to draw.
+func curve(name, title, y string, ss []series, value, upper func(bench.Result) float64) *drawing {
+	d := newDrawing(name, title, "message size (bytes)", y)
+	logAxes(d.Plot)
+	ext := newExtent()
 	for _, s := range ss {
-		var pts, top plotter.XYs
+		t := trace{name: s.name, color: s.color, width: 1.5, radius: 2, shade: 0x22}
 		for _, r := range s.rs {
 			v := value(r)
 			if v <= 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 				continue
 			}
-			x := float64(r.Size)
-			pts = append(pts, plotter.XY{X: x, Y: v})
-			lo, hi, xlo, xhi = min(lo, v), max(hi, v), min(xlo, x), max(xhi, x)
+			q := plotter.XY{X: float64(r.Size), Y: v}
+			t.points = append(t.points, q)
+			ext.add(q)
 			if upper != nil {
 				u := min(max(upper(r), v), 1e9)
-				top = append(top, plotter.XY{X: x, Y: u})
-				hi = max(hi, min(u, 20*v)) // one outlier must not flatten all curves
+				t.bottom, t.top = append(t.bottom, q), append(t.top, plotter.XY{X: q.X, Y: u})
+				ext.add(plotter.XY{X: q.X, Y: min(u, 20*v)}) // one outlier must not flatten all curves
 			}
 		}
-		if len(pts) == 0 {
-			continue
-		}
-		ok = true
-		if len(top) > 1 {
-			band := append(plotter.XYs{}, pts...)
-			for i := len(top) - 1; i >= 0; i-- {
-				band = append(band, top[i])
-			}
-			poly, err := plotter.NewPolygon(band)
-			if err != nil {
-				return nil, false, err
-			}
-			shade := s.color
-			shade.A = 0x22
-			poly.Color, poly.LineStyle.Width = shade, 0
-			p.Add(clipped{poly})
-		}
-		line, dots, err := plotter.NewLinePoints(pts)
-		if err != nil {
-			return nil, false, err
-		}
-		line.Color, line.Width = s.color, 1.5
-		dots.Color, dots.Shape, dots.Radius = s.color, draw.CircleGlyph{}, 2
-		p.Add(line, dots)
-		p.Legend.Add(s.name, line, dots)
+		d.add(t)
 	}
-	if !ok {
-		return nil, false, nil
+	if !ext.set(d.Plot) {
+		return nil
 	}
-	p.X.Min, p.X.Max = xlo/1.15, xhi*1.15
-	p.Y.Min, p.Y.Max = lo/1.5, hi*1.5
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.XOffs, p.Legend.YOffs = 6, -4
-	return p, true, nil
+	return d
 }
 
-// clipped clips a polygon, whose top may lie above the axes, to the axes.
+// clipped clips a polygon, which may exceed the axes, to the axes.
 type clipped struct{ *plotter.Polygon }
 
 func (k clipped) Plot(c draw.Canvas, p *plot.Plot) {
@@ -218,7 +302,7 @@ func (k clipped) Plot(c draw.Canvas, p *plot.Plot) {
 	for _, ring := range k.XYs {
 		var in plotter.XYs
 		for _, q := range ring {
-			q.Y = min(q.Y, p.Y.Max)
+			q.Y = min(max(q.Y, p.Y.Min), p.Y.Max)
 			in = append(in, q)
 		}
 		inside.XYs = append(inside.XYs, in)
@@ -269,13 +353,13 @@ func (s swatch) Thumbnail(c *draw.Canvas) {
 	c.FillPolygon(s.NRGBA, []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Min.X, Y: c.Max.Y}})
 }
 
-// rates plots the message rates of all operations side by side.
-func rates(title string, ops []bench.Op, byOp map[bench.Op][]series, names []string, cs map[string]color.NRGBA) (*plot.Plot, bool) {
-	p := newPlot(title, "", "million messages a second")
+// rates plots the message rates of all operations side by side. It returns nil if there are none.
+func rates(byOp map[bench.Op][]series, names []string, cs map[string]color.NRGBA) *drawing {
+	p := newDrawing("rate", "Message rate of 8-byte operations", "", "million messages a second")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
 	b := bars{width: 0.8}
 	lo, hi := math.Inf(1), 0.0
-	var labels []plot.Tick
+	var drawn []string
 	for _, op := range ops {
 		group := make([]bar, len(names))
 		some := false
@@ -289,24 +373,21 @@ func rates(title string, ops []bench.Op, byOp map[bench.Op][]series, names []str
 			}
 		}
 		if some {
-			labels = append(labels, plot.Tick{Value: float64(len(b.groups)), Label: string(op)})
+			drawn = append(drawn, string(op))
 			b.groups = append(b.groups, group)
 		}
 	}
 	if len(b.groups) == 0 {
-		return nil, false
+		return nil
 	}
 	p.Add(lines{}, b)
 	for _, n := range names {
 		p.Legend.Add(n, swatch{cs[n]})
 	}
-	p.X.Tick.Marker = plot.ConstantTicks(labels)
-	p.X.Tick.Length = 0
-	p.X.Min, p.X.Max = -0.6, float64(len(b.groups))-0.4
+	named(p.Plot, drawn)
 	p.Y.Min, p.Y.Max = math.Pow10(int(math.Floor(math.Log10(lo/1.5)))), hi*4
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.XOffs, p.Legend.YOffs = 6, -4
-	return p, true
+	legend(p.Plot)
+	return p
 }
 
 // logAxes makes both axes logarithmic: sizes across, any figure up.
@@ -332,7 +413,6 @@ func (e *extent) set(p *plot.Plot) bool {
 	}
 	p.X.Min, p.X.Max = e.xlo/1.15, max(e.xhi*1.15, e.xlo*2)
 	p.Y.Min, p.Y.Max = e.ylo/1.5, max(e.yhi*1.5, e.ylo*2)
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.XOffs, p.Legend.YOffs = 6, -4
+	legend(p)
 	return true
 }

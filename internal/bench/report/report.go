@@ -63,32 +63,17 @@ var (
 // Plots draws all figures for which there are results.
 func (r *Report) Plots() ([]Plot, error) {
 	h, cs := home(r.Results), colors(r.Results)
-	var out []Plot
-	for _, t := range []bench.Test{bench.Lat, bench.BW} {
-		for _, op := range ops {
-			ss := split(r.Results, t, op, h, cs)
-			if !curved(ss) {
-				continue
-			}
-			title, y := fmt.Sprintf("Bandwidth of %s", op), "MB/s (1e6 bytes)"
-			value, upper := func(r bench.Result) float64 { return r.MBs }, (func(bench.Result) float64)(nil)
-			if t == bench.Lat {
-				title, y = fmt.Sprintf("Latency of %s, %s: median, shaded up to p99", op, direction(op)), "µs"
-				value = func(r bench.Result) float64 { return r.LatUS.P50 }
-				upper = func(r bench.Result) float64 { return r.LatUS.P99 }
-			}
-			p, ok, err := curve(title, y, ss, value, upper)
-			if err != nil {
-				return nil, err
-			}
-			if !ok {
-				continue
-			}
-			b, err := svg(p)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, Plot{fmt.Sprintf("%s-%s", t, op), b})
+	var out []*drawing
+	for _, op := range ops {
+		if ss := split(r.Results, bench.Lat, op, h, cs); curved(ss) {
+			out = append(out, curve(fmt.Sprintf("lat-%s", op), fmt.Sprintf("Latency of %s, %s: median, shaded up to p99", op, direction(op)), "µs", ss,
+				func(r bench.Result) float64 { return r.LatUS.P50 }, func(r bench.Result) float64 { return r.LatUS.P99 }))
+		}
+	}
+	for _, op := range ops {
+		if ss := split(r.Results, bench.BW, op, h, cs); curved(ss) {
+			out = append(out, curve(fmt.Sprintf("bw-%s", op), fmt.Sprintf("Bandwidth of %s", op), "MB/s (1e6 bytes)", ss,
+				func(r bench.Result) float64 { return r.MBs }, nil))
 		}
 	}
 	byOp := map[bench.Op][]series{}
@@ -102,14 +87,7 @@ func (r *Report) Plots() ([]Plot, error) {
 		}
 	}
 	slices.Sort(names)
-	if p, ok := rates("Message rate of 8-byte operations", ops, byOp, names, cs); ok {
-		b, err := svg(p)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Plot{"rate", b})
-	}
-	return out, nil
+	return render(append(out, rates(byOp, names, cs))...)
 }
 
 // curved reports whether any series has more than one point; a single point is in the
@@ -189,61 +167,45 @@ func (r *Report) machines() []machine {
 
 // WriteHTML writes the page.
 func (r *Report) WriteHTML(w io.Writer) error {
-	plots, err := r.Plots()
-	if err != nil {
-		return err
+	var failed error
+	drawn := func(plots []Plot, err error) []figure {
+		failed = errors.Join(failed, err)
+		return figures(plots)
 	}
-	params, err := PlogpPlots(r.Plogp)
-	if err != nil {
-		return err
+	text := func(write func(io.Writer) error) string {
+		var b bytes.Buffer
+		failed = errors.Join(failed, write(&b))
+		return b.String()
+	}
+	var tables, explained []string
+	for i := range r.Plogp {
+		tables = append(tables, text(r.Plogp[i].WriteText))
+	}
+	for i := range r.Explained {
+		explained = append(explained, text(r.Explained[i].WriteText))
 	}
 	curves, err := newCurveSection(r.Curves)
-	if err != nil {
-		return err
-	}
-	overlaps, err := OverlapPlots(r.Overlaps)
-	if err != nil {
-		return err
-	}
-	beside, err := BesidePlots(r.Overlaps)
-	if err != nil {
-		return err
-	}
-	overlapText, err := overlapTable(r.Overlaps)
-	if err != nil {
-		return err
-	}
-	hidden, err := HiddenPlots(r.Hidden)
-	if err != nil {
-		return err
-	}
-	hiddenText, err := hiddenTable(r.Hidden)
-	if err != nil {
-		return err
-	}
-	texts := func(n int, write func(i int, w io.Writer) error) (out []string, err error) {
-		for i := range n {
-			var b bytes.Buffer
-			err = errors.Join(err, write(i, &b))
-			out = append(out, b.String())
-		}
-		return out, err
-	}
-	tables, err := texts(len(r.Plogp), func(i int, w io.Writer) error { return r.Plogp[i].WriteText(w) })
-	if err != nil {
-		return err
-	}
-	explained, err := texts(len(r.Explained), func(i int, w io.Writer) error { return r.Explained[i].WriteText(w) })
-	if err != nil {
-		return err
-	}
-	return page.Execute(w, map[string]any{
-		"When": r.When.UTC().Format("2006-01-02 15:04 MST"), "Notes": r.Notes, "Figures": figures(plots),
+	failed = errors.Join(failed, err)
+	data := map[string]any{
+		"When": when(r.When), "Notes": r.Notes, "Figures": drawn(r.Plots()),
 		"Tables": r.tables(), "Machines": r.machines(), "Points": len(r.Results),
-		"Params": figures(params), "ParamTables": tables, "Choice": choiceSections(r.Cells, r.Summaries), "Curves": curves, "Explained": explained,
-		"Overlaps": figures(overlaps), "Beside": figures(beside), "OverlapText": overlapText, "Hidden": figures(hidden), "HiddenText": hiddenText,
-	})
+		"Params": drawn(PlogpPlots(r.Plogp)), "ParamTables": tables, "Choice": choiceSections(r.Cells, r.Summaries), "Curves": curves, "Explained": explained,
+		"Overlaps": drawn(OverlapPlots(r.Overlaps)), "Beside": drawn(BesidePlots(r.Overlaps)), "Hidden": drawn(HiddenPlots(r.Hidden)),
+	}
+	if len(r.Overlaps) > 0 {
+		data["OverlapText"] = text(func(w io.Writer) error { return overlap.Write(w, "table", r.Overlaps) })
+	}
+	if len(r.Hidden) > 0 {
+		data["HiddenText"] = text(func(w io.Writer) error { return collective.WriteHidden(w, r.Hidden) })
+	}
+	if failed != nil {
+		return failed
+	}
+	return page.Execute(w, data)
 }
+
+// when returns the time of a page.
+func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
 // figure is a plot inside a page.
 type figure struct {
