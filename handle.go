@@ -62,15 +62,9 @@ func handle(e *Engine, only int, o HandlerOptions, h *Handler) (*Handler, error)
 	if o.Workers < 0 || o.Backlog < 0 || o.MaxSize < 0 || o.Memory < 0 {
 		return nil, fmt.Errorf("rma: handle: negative option in %+v", o)
 	}
-	if o.Backlog == 0 {
-		o.Backlog = defaultBacklog
-	}
-	if o.MaxSize == 0 {
-		o.MaxSize = defaultMaxSize
-	}
-	if o.Memory == 0 {
-		o.Memory = defaultMemory
-	}
+	o.Backlog = cmp.Or(o.Backlog, defaultBacklog)
+	o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize)
+	o.Memory = cmp.Or(o.Memory, defaultMemory)
 	o.Memory = max(o.Memory, o.MaxSize)
 	h.eng, h.opt, h.peers, h.held.peers, h.quit = e, o, make([]sequence, e.Size()), make([]held, e.Size()), make(chan struct{})
 	for range o.Workers {

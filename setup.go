@@ -35,9 +35,7 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rma: open: %w", err)
 	}
-	if w.Timeout == 0 {
-		w.Timeout = wireup.DefaultTimeout
-	}
+	w.Timeout = cmp.Or(w.Timeout, wireup.DefaultTimeout)
 	if _, has := ctx.Deadline(); !has && w.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w.Timeout)

@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -43,9 +44,7 @@ type Packer struct {
 // NewPacker returns a Packer for gathers of kind k. Registered messages of at least
 // threshold bytes are sent in place; 0 means DefaultThreshold, negative means never.
 func NewPacker(k Kind, l Limits, threshold int) *Packer {
-	if threshold == 0 {
-		threshold = DefaultThreshold
-	}
+	threshold = cmp.Or(threshold, DefaultThreshold)
 	if l.Count <= 0 || l.Count > MaxCount {
 		l.Count = MaxCount
 	}

@@ -1,6 +1,7 @@
 package logp
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"sync/atomic"
@@ -94,9 +95,7 @@ func NewPlanner(p *Params, cfg *PlannerConfig) (*Planner, error) {
 	}
 	pl.policy.Table = append([]Rule(nil), cfg.Policy.Table...)
 	n := cfg.Shapes
-	if n == 0 {
-		n = 128
-	}
+	n = cmp.Or(n, 128)
 	if n > 1<<16 {
 		return nil, fmt.Errorf("%w: cache of %d shapes, at most %d", ErrParams, n, 1<<16)
 	}

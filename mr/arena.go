@@ -2,6 +2,7 @@ package mr
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -78,15 +79,9 @@ func NewArena(d *Domain, o ArenaOptions) (*Arena, error) {
 	if o.Limit < 0 || o.Slab < 0 || o.Slab > maxSlab {
 		return nil, fmt.Errorf("mr: arena: limit %d, slab %d: %w", o.Limit, o.Slab, ErrSize)
 	}
-	if o.Limit == 0 {
-		o.Limit = defaultLimit
-	}
-	if o.Slab == 0 {
-		o.Slab = offheap.HugePage
-	}
-	if o.Access == 0 {
-		o.Access = fabric.AccessAll
-	}
+	o.Limit = cmp.Or(o.Limit, defaultLimit)
+	o.Slab = cmp.Or(o.Slab, offheap.HugePage)
+	o.Access = cmp.Or(o.Access, fabric.AccessAll)
 	o.Slab = offheap.RoundUp(o.Slab)
 	return &Arena{dom: d, o: o, small: o.Slab / 4}, nil
 }

@@ -1,6 +1,7 @@
 package mr
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -88,12 +89,8 @@ func NewCache(d *Domain, o CacheOptions) (*Cache, error) {
 	if o.Limit < 0 || o.Entries < 0 || o.Entries > MaxRegistrations {
 		return nil, fmt.Errorf("mr: cache: limit %d, %d entries: %w", o.Limit, o.Entries, ErrSize)
 	}
-	if o.Limit == 0 {
-		o.Limit = 256 << 20
-	}
-	if o.Entries == 0 {
-		o.Entries = 1024
-	}
+	o.Limit = cmp.Or(o.Limit, 256<<20)
+	o.Entries = cmp.Or(o.Entries, 1024)
 	c := &Cache{dom: d, o: o}
 	c.idle.init()
 	return c, nil

@@ -1,6 +1,7 @@
 package rmanet
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -52,24 +53,12 @@ const (
 )
 
 func (c Config) effective() (Config, error) {
-	if c.Window == 0 {
-		c.Window = defaultWindow
-	}
-	if c.Frame == 0 {
-		c.Frame = defaultFrame
-	}
-	if c.Streams == 0 {
-		c.Streams = defaultStreams
-	}
-	if c.Backlog == 0 {
-		c.Backlog = defaultBacklog
-	}
-	if c.Memory == 0 {
-		c.Memory = defaultMemory
-	}
-	if c.Linger == 0 {
-		c.Linger = defaultLinger
-	}
+	c.Window = cmp.Or(c.Window, defaultWindow)
+	c.Frame = cmp.Or(c.Frame, defaultFrame)
+	c.Streams = cmp.Or(c.Streams, defaultStreams)
+	c.Backlog = cmp.Or(c.Backlog, defaultBacklog)
+	c.Memory = cmp.Or(c.Memory, defaultMemory)
+	c.Linger = cmp.Or(c.Linger, defaultLinger)
 	c.Frame = min(c.Frame, c.Window)
 	if c.Memory < max(minMemory, 4*int64(c.Frame)) || c.Window < minWindow || c.Window > maxWindow || c.Frame < 1 || c.Streams < 1 || c.Backlog < 1 {
 		return c, fmt.Errorf("rmanet: invalid configuration %+v", c)

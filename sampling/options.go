@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"github.com/seed33544411/rma/internal/enum"
@@ -123,24 +124,14 @@ type Options struct {
 
 // withDefaults returns the effective options.
 func (o Options) withDefaults(l fabric.Link) (Options, error) {
-	if o.Budget == 0 {
-		o.Budget = DefaultBudget
-	}
-	if o.MaxSize == 0 {
-		o.MaxSize = DefaultMaxSize
-	}
-	if o.Tolerance == 0 {
-		o.Tolerance = DefaultTolerance
-	}
-	if o.StepTimeout == 0 {
-		o.StepTimeout = DefaultStepTimeout
-	}
+	o.Budget = cmp.Or(o.Budget, DefaultBudget)
+	o.MaxSize = cmp.Or(o.MaxSize, DefaultMaxSize)
+	o.Tolerance = cmp.Or(o.Tolerance, DefaultTolerance)
+	o.StepTimeout = cmp.Or(o.StepTimeout, DefaultStepTimeout)
 	if o.Key.Link == "" {
 		o.Key.Link = l.Name()
 	}
-	if o.Key.Version == "" {
-		o.Key.Version = Version
-	}
+	o.Key.Version = cmp.Or(o.Key.Version, Version)
 	switch {
 	case o.Mode >= numModes:
 		return o, fmt.Errorf("%w: %v", ErrOptions, o.Mode)

@@ -1,6 +1,7 @@
 package scatter
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/seed33544411/rma/fabric"
@@ -39,9 +40,7 @@ func (p *Plan) Reset(dst []fabric.SGE, lim Limits) {
 	if lim.MaxSGE <= 0 {
 		lim.MaxSGE = math.MaxInt
 	}
-	if lim.MaxMessage == 0 {
-		lim.MaxMessage = math.MaxUint64
-	}
+	lim.MaxMessage = cmp.Or(lim.MaxMessage, math.MaxUint64)
 	if lim.MaxReads <= 0 {
 		lim.MaxReads = math.MaxInt
 	}

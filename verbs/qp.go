@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"fmt"
 	"syscall"
 	"unsafe"
@@ -40,9 +41,7 @@ type QP struct {
 
 // CreateQP creates a queue pair in state RESET.
 func (p *PD) CreateQP(o QPOptions) (*QP, error) {
-	if o.Type == 0 {
-		o.Type = RC
-	}
+	o.Type = cmp.Or(o.Type, RC)
 	if o.RecvCQ == nil {
 		o.RecvCQ = o.SendCQ
 	}

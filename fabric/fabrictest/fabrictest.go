@@ -1,6 +1,7 @@
 package fabrictest
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -86,8 +87,6 @@ func (c Case) Run(tb testing.TB, f Factory) {
 	if f.Deadline == 0 {
 		f.Deadline = testutil.Limit * time.Duration(f.Slow)
 	}
-	if f.PeerTimeout == 0 {
-		f.PeerTimeout = 300 * time.Millisecond
-	}
+	f.PeerTimeout = cmp.Or(f.PeerTimeout, 300*time.Millisecond)
 	c.run(newRig(tb, &f))
 }

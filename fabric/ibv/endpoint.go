@@ -1,6 +1,7 @@
 package ibv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,12 +115,8 @@ func (l *Link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 }
 
 func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
-	if o.Depth == 0 {
-		o.Depth = fabric.DefaultDepth
-	}
-	if o.PeerTimeout == 0 {
-		o.PeerTimeout = fabric.DefaultPeerTimeout
-	}
+	o.Depth = cmp.Or(o.Depth, fabric.DefaultDepth)
+	o.PeerTimeout = cmp.Or(o.PeerTimeout, fabric.DefaultPeerTimeout)
 	if o.Depth < 0 || o.PeerTimeout < 0 {
 		return nil, fmt.Errorf("depth %d, peer timeout %v: must not be negative", o.Depth, o.PeerTimeout)
 	}

@@ -1,6 +1,7 @@
 package ibv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -104,9 +105,7 @@ func (l *Link) setup() (err error) {
 	if m := verbs.MTUOf(l.opt.MTU); m != 0 {
 		l.mtu = min(l.mtu, m)
 	}
-	if l.opt.MaxReads == 0 {
-		l.opt.MaxReads = DefaultMaxReads
-	}
+	l.opt.MaxReads = cmp.Or(l.opt.MaxReads, DefaultMaxReads)
 	l.opt.MaxReads = min(l.opt.MaxReads, l.dev.MaxReadInitiate, l.dev.MaxReadTarget)
 	if l.opt.MaxReads < 1 {
 		return fmt.Errorf("%w: %w: limits %d to the peer, %d from it", fabric.ErrNotSupported, ErrNoReads, l.dev.MaxReadInitiate, l.dev.MaxReadTarget)

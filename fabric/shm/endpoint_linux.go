@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -76,9 +77,7 @@ func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 }
 
 func (l *link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
-	if o.Depth == 0 {
-		o.Depth = fabric.DefaultDepth
-	}
+	o.Depth = cmp.Or(o.Depth, fabric.DefaultDepth)
 	if o.Depth < 0 || o.Depth > maxDepth {
 		return nil, fmt.Errorf("shm: endpoint depth %d: want 1 to %d", o.Depth, maxDepth)
 	}

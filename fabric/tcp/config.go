@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -114,21 +115,13 @@ func (c *Config) withDefaults() (Config, error) {
 	if !d.Bind.IsValid() {
 		d.Bind = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
-	if d.HandshakeTimeout == 0 {
-		d.HandshakeTimeout = 3 * time.Second
-	}
-	if d.Unsent == 0 {
-		d.Unsent = defaultUnsent
-	}
-	if d.LaneMin == 0 {
-		d.LaneMin = defaultLaneMin
-	}
+	d.HandshakeTimeout = cmp.Or(d.HandshakeTimeout, 3*time.Second)
+	d.Unsent = cmp.Or(d.Unsent, defaultUnsent)
+	d.LaneMin = cmp.Or(d.LaneMin, defaultLaneMin)
 	if d.Lanes > maxLanes || d.LaneMin < 0 {
 		return d, fmt.Errorf("tcp: open: %d lanes from %d bytes on, allowed at most %d, and sizes above 0", d.Lanes, d.LaneMin, maxLanes)
 	}
-	if d.LongRTT == 0 {
-		d.LongRTT = DefaultLongRTT
-	}
+	d.LongRTT = cmp.Or(d.LongRTT, DefaultLongRTT)
 	if d.HandshakeTimeout < 0 || d.LongRTT < 0 || d.SendBuffer < 0 || d.RecvBuffer < 0 {
 		return d, fmt.Errorf("tcp: open: negative size or time in Config")
 	}

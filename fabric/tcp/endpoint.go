@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -18,9 +19,7 @@ var errClosedDown = fmt.Errorf("tcp: post: %w (closed)", fabric.ErrDown)
 // inline payload, which is accessed only when the socket is full.
 func (l *link) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	depth := o.Depth
-	if depth == 0 {
-		depth = fabric.DefaultDepth
-	}
+	depth = cmp.Or(depth, fabric.DefaultDepth)
 	if depth < 0 || depth > maxDepth {
 		return nil, fmt.Errorf("tcp: new endpoint: depth %d, allowed 1 to %d", o.Depth, maxDepth)
 	}

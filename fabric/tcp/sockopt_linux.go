@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -57,9 +58,7 @@ func (c Congestion) resolve(now string, offer []string) Congestion {
 		}
 	}
 	for i := range c {
-		if c[i] == "" {
-			c[i] = KernelCongestion
-		}
+		c[i] = cmp.Or(c[i], KernelCongestion)
 	}
 	return c
 }

@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"cmp"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,9 +12,7 @@ import (
 // check accepts only values that keep the system's default.
 func (c Congestion) check() (Congestion, error) {
 	for i := range c {
-		if c[i] == "" {
-			c[i] = KernelCongestion
-		}
+		c[i] = cmp.Or(c[i], KernelCongestion)
 		if err := setCongestion(-1, c[i]); err != nil {
 			return c, err
 		}

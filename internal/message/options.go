@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/seed33544411/rma/eager"
@@ -98,9 +99,7 @@ const defaultUnexpected = 1 << 20
 // effective returns o with defaults filled in, for a link of that name.
 func (o Options) effective(link string) Options {
 	if o.Rings != nil {
-		if o.RingMost == 0 {
-			o.RingMost = 16 << 20
-		}
+		o.RingMost = cmp.Or(o.RingMost, 16<<20)
 		first, steps := eager.Step{Blocks: 64, BlockSize: 8192}, ringSteps
 		if o.SmallRings {
 			first = firstRing
@@ -113,12 +112,8 @@ func (o Options) effective(link string) Options {
 		})
 		grow(&o.Ring, first, steps, o.Rings)
 	}
-	if o.Ring.Blocks == 0 {
-		o.Ring.Blocks = 64
-	}
-	if o.Ring.BlockSize == 0 {
-		o.Ring.BlockSize = 8192
-	}
+	o.Ring.Blocks = cmp.Or(o.Ring.Blocks, 64)
+	o.Ring.BlockSize = cmp.Or(o.Ring.BlockSize, 8192)
 	o.Ring.IDTag, o.Rendezvous.IDTag = o.IDTag, o.IDTag+1
 	if o.Rendezvous.Adverts = o.Adverts; o.Adverts < 0 {
 		o.Rendezvous.Adverts = 0 // adverts of the peer are still answered
@@ -126,15 +121,9 @@ func (o Options) effective(link string) Options {
 	if o.Rendezvous.Transfers == 0 {
 		o.Rendezvous.Transfers, o.Rendezvous.Window = 2048, 16
 	}
-	if o.Rendezvous.Messages == 0 {
-		o.Rendezvous.Messages = 64
-	}
-	if o.Rendezvous.Regions == 0 {
-		o.Rendezvous.Regions = 64
-	}
-	if o.Rendezvous.Ring.Depth == 0 {
-		o.Rendezvous.Ring.Depth = o.Ring.Depth
-	}
+	o.Rendezvous.Messages = cmp.Or(o.Rendezvous.Messages, 64)
+	o.Rendezvous.Regions = cmp.Or(o.Rendezvous.Regions, 64)
+	o.Rendezvous.Ring.Depth = cmp.Or(o.Rendezvous.Ring.Depth, o.Ring.Depth)
 	if o.Params == nil {
 		guess := sampling.Defaults(link)
 		o.Params = &guess
@@ -144,9 +133,7 @@ func (o Options) effective(link string) Options {
 		o.Batch = 256
 	}
 	o.Batch = min(o.Batch, logp.MaxMessages)
-	if o.Unexpected == 0 {
-		o.Unexpected = defaultUnexpected
-	}
+	o.Unexpected = cmp.Or(o.Unexpected, defaultUnexpected)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -49,9 +50,7 @@ func NewPins(link fabric.Link, limit int64) (*Pins, error) {
 	if err != nil || limit < 0 {
 		return p, err
 	}
-	if limit == 0 {
-		limit = DefaultPinned
-	}
+	limit = cmp.Or(limit, DefaultPinned)
 	p.most = limit / 4
 	p.cache, err = mr.NewCache(p.dom, mr.CacheOptions{Limit: limit})
 	return p, err

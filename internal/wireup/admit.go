@@ -1,6 +1,7 @@
 package wireup
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -50,9 +51,7 @@ func (a *admission) check(network, address string) error {
 		has = fmt.Sprint("one of ", n)
 	}
 	hint := a.hint
-	if hint == "" {
-		hint = "set " + EnvToken + " on all ranks to one output of `openssl rand -hex 32`"
-	}
+	hint = cmp.Or(hint, "set "+EnvToken+" on all ranks to one output of `openssl rand -hex 32`")
 	return fmt.Errorf("%w of at least %d bytes and has %s, but other users can reach %s: %s; or %s=1 on a trusted network",
 		ErrNoToken, MinToken, has, address, hint, EnvInsecure)
 }

@@ -2,6 +2,7 @@ package wireup
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -53,15 +54,11 @@ type Job struct {
 // retries, until ctx ends or cfg.Timeout. Errors wrap ErrNoToken, ErrVersion, ErrToken,
 // ErrSize, ErrRank, ErrDuplicateRank, ErrServerGone or ErrTimeout.
 func Join(ctx context.Context, cfg Config) (*Job, error) {
-	if cfg.Size == 0 {
-		cfg.Size = 1
-	}
+	cfg.Size = cmp.Or(cfg.Size, 1)
 	if cfg.Size < 1 || cfg.Size > MaxRanks || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
 		return nil, fmt.Errorf("wireup: join: %w: rank %d of %d", ErrRank, cfg.Rank, cfg.Size)
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	j := &Job{
 		cfg: cfg, calls: map[uint32]chan message{}, rounds: map[string]uint64{},
 		gone: map[int]chan struct{}{}, goneWhy: map[int]string{}, sends: map[int]chan struct{}{},
@@ -269,9 +266,7 @@ func (j *Job) noteGone(rank int, why string) {
 	if j.goneWhy[rank] != "" {
 		return
 	}
-	if why == "" {
-		why = "gone"
-	}
+	why = cmp.Or(why, "gone")
 	j.goneWhy[rank] = why
 	close(j.goneChan(rank))
 	if j.onGone != nil {

@@ -16,6 +16,7 @@ package launchtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -80,9 +81,7 @@ func (j Job) Run(t *testing.T) (out string, code int, err error) {
 		j.Path, err = os.Executable()
 		require.NoError(t, err)
 	}
-	if j.Sampling == "" {
-		j.Sampling = "off"
-	}
+	j.Sampling = cmp.Or(j.Sampling, "off")
 	env := []string{roleEnv + "=" + j.Role, "RMA_SAMPLING=" + j.Sampling, "RMA_PROFILES=" + t.TempDir()}
 	if j.Fabric != "" {
 		env = append(env, "RMA_FABRIC="+j.Fabric)

@@ -1,6 +1,7 @@
 package pingpong
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -70,9 +71,7 @@ type purse struct {
 }
 
 func newPurse(now func() int64, budget time.Duration, bytes int64) *purse {
-	if bytes == 0 {
-		bytes = math.MaxInt64
-	}
+	bytes = cmp.Or(bytes, math.MaxInt64)
 	p := &purse{now: now, start: now(), budget: float64(budget), bytes: bytes, shares: len(probes) * logp.NumModes}
 	p.end = p.start + int64(float64(budget)*(1-fitPart))
 	for m := range p.slow {

@@ -1,6 +1,7 @@
 package pingpong
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,9 +40,7 @@ type Rendezvous struct {
 // largest message; Options.Channel is not used. Setup path.
 func OpenRendezvous(link fabric.Link, ep fabric.Endpoint, o Options, tag uint16) (*Rendezvous, error) {
 	o.Span = (max(o.Span, 1) + 4095) &^ 4095
-	if o.Stall == 0 {
-		o.Stall = 20 * time.Second
-	}
+	o.Stall = cmp.Or(o.Stall, 20*time.Second)
 	r := &Rendezvous{link: link, ep: ep, opt: o, wait: newWait(&o)}
 	var err error
 	if r.reg, err = link.Alloc(2*o.Span, fabric.AccessAll); err != nil {

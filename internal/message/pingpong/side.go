@@ -1,6 +1,7 @@
 package pingpong
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,13 +93,9 @@ func (k *counter) Complete(_ uint32, _ int, err error) {
 // Open creates a side over a connected endpoint, whose completions it alone takes. Setup
 // path.
 func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
-	if o.Span == 0 {
-		o.Span = 1 << 20
-	}
+	o.Span = cmp.Or(o.Span, 1<<20)
 	o.Span = (o.Span + 4095) &^ 4095
-	if o.Stall == 0 {
-		o.Stall = 20 * time.Second
-	}
+	o.Stall = cmp.Or(o.Stall, 20*time.Second)
 	s := &Side{link: link, ep: ep, opt: o, wait: newWait(&o)}
 	var err error
 	if s.reg, err = link.Alloc(2*o.Span+2*wordSize, fabric.AccessAll); err != nil {
