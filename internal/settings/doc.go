@@ -34,7 +34,7 @@
 //	load.go         Load: which source wins; values.go what it gives
 //	nearest.go      what an unknown name was meant to be
 //	errors.go       Error, Errors
-//	page.go         docs/configuration.md
+//	page_test.go    docs/configuration.md
 //
 // It imports nothing of this module and keeps no state. All functions may be called from any
 // goroutine; a Values is read-only.
