@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench/choice"
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/settings"
 )
@@ -33,6 +30,8 @@ func (f *choiceFlags) tableFlag(cmd *cobra.Command, what string) {
 
 // choiceFlags are the flags of choice and explain.
 type choiceFlags struct {
+	outFlags
+	partnerFlags
 	fabric, op              string
 	grid, batch, coll, size string
 	rails                   string
@@ -43,12 +42,10 @@ type choiceFlags struct {
 	rounds, recalibrate     int
 	time, budget            time.Duration
 	sampling, calibration   time.Duration
-	bare, pin, quiet        bool
+	bare, pin               bool
 	measure                 bool
 	table                   string
-	format, out, html       string
-	connect                 string
-	token                   secret
+	html                    string
 	add                     []string
 	mixing                  bool
 	seeds                   int
@@ -63,10 +60,8 @@ func (f *choiceFlags) common(cmd *cobra.Command) {
 	fl.DurationVar(&f.calibration, "calibration", choice.DefaultCalibration, "time for fitting the model to whole batches")
 	fl.BoolVar(&f.bare, "no-calibration", false, "omit the terms that are fitted to whole batches")
 	fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
-	fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
-	f.token.flags(fl)
-	fl.StringVar(&f.format, "format", "table", "table or json")
-	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
+	f.partnerFlags.flags(fl, "measure")
+	f.fileFlags(fl, "table or json")
 }
 
 func choiceCommand(s streams) *cobra.Command {
@@ -127,13 +122,13 @@ has allocated.`,
 	f.opFlag(cmd)
 	f.tableFlag(cmd, "compare with this table of modes as well, by default that of the settings")
 	fl := cmd.Flags()
+	f.quietFlag(fl)
 	fl.StringVar(&f.grid, "grid", "default", "default, small, or a file")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random sizes")
 	fl.DurationVar(&f.budget, "budget", 0, "start no more batches after this time (default: no limit)")
 	fl.IntVar(&f.recalibrate, "recalibrate", 0, "fit the model again after this number of batches, for a machine whose speed changes (default: once)")
 	fl.StringVar(&f.html, "html", "", "also write a page with heat maps to this file")
 	fl.StringArrayVar(&f.add, "add", nil, "also show the results in this file of JSON lines on the page (may be repeated)")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }
 
@@ -224,19 +219,8 @@ func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Reques
 	return req, req.Check()
 }
 
-// inJob reports whether the ranks are those of a launcher's job. silent reports whether this
-// rank is one without results to show.
-func (f *choiceFlags) inJob() (yes, silent bool) {
-	if f.connect != "" || !jobenv.InJob() {
-		return false, false
-	}
-	cfg, err := jobenv.FromEnv()
-	return true, err == nil && cfg.Rank > 0
-}
-
-// play executes req between two hosts, in a job, or by local on this host, as flags and
-// environment say.
-func (f *choiceFlags) play(ctx context.Context, s streams, req choice.Request, emit choice.Emit, local func() error) (err error) {
+// play executes req between two hosts, in a job, or on this host, as flags and environment say.
+func (f *choiceFlags) play(ctx context.Context, s streams, req choice.Request, emit choice.Emit) (err error) {
 	if f.connect != "" {
 		var secret []byte
 		if secret, err = f.token.read(s.err); err == nil {
@@ -247,37 +231,35 @@ func (f *choiceFlags) play(ctx context.Context, s streams, req choice.Request, e
 	if yes, _ := f.inJob(); yes {
 		return shown(session.ChoiceInJob(ctx, req, emit))
 	}
-	return local()
+	return session.ChoiceLocal(ctx, req, s.err, emit)
+}
+
+// gatherChoice executes req, and returns its results; shows is false on a rank that has none.
+func gatherChoice[R any](ctx context.Context, f *choiceFlags, s streams, req choice.Request, bar io.Writer, total int,
+	text func(*R) string, emit func(func(R) error) choice.Emit,
+) (rs []R, shows bool, err error) {
+	if _, silent := f.inJob(); silent {
+		return nil, false, f.play(ctx, s, req, choice.Emit{})
+	}
+	rs, err = gather(bar, total, text, func(take func(R) error) error { return f.play(ctx, s, req, emit(take)) })
+	return rs, true, err
 }
 
 // compareCells measures and writes results of any type. emit makes a choice.Emit of a function
 // that takes results; sum computes the summary that is written last.
 func compareCells[R, S any](ctx context.Context, f *choiceFlags, s streams, req choice.Request, writer func(io.Writer, string) (choice.Writer[R, S], error),
-	text func(*R) string, emit func(func(R) error) choice.Emit, local func(context.Context, choice.Request, io.Writer, func(R) error) error, sum func(rs []R, cut bool) S,
+	text func(*R) string, emit func(func(R) error) choice.Emit, sum func(rs []R, cut bool) S,
 ) (rs []R, err error) {
-	if _, silent := f.inJob(); silent {
-		return nil, f.play(ctx, s, req, choice.Emit{}, nil)
-	}
-	out, commit := output(s, f.out)
+	out, commit := f.output(s)
 	w, err := writer(out, f.format)
 	if err != nil {
 		return nil, usage(err)
 	}
-	var bar io.Writer = s.err
-	if f.quiet || f.out == "" && !isTerminal(s.err) {
-		bar = nil // the results themselves show the progress
-	}
 	total := len(req.Cells())
-	p := newProgress(bar, total)
-	take := func(r R) error {
-		p.text = text(&r)
-		p.done()
-		rs = append(rs, r)
-		return w.Write(r)
-	}
-	err = f.play(ctx, s, req, emit(take), func() error { return local(ctx, req, s.err, take) })
-	p.close(err == nil)
-	if err != nil {
+	rs, shows, err := gatherChoice(ctx, f, s, req, f.barBeside(s), total, text, func(take func(R) error) choice.Emit {
+		return emit(func(r R) error { return errors.Join(take(r), w.Write(r)) })
+	})
+	if err != nil || !shows {
 		return nil, err
 	}
 	return rs, errors.Join(w.Close(sum(rs, len(rs) < total)), commit())
@@ -289,7 +271,7 @@ func (f *choiceFlags) comparePieces(ctx context.Context, s streams, req choice.R
 		func(r *choice.PiecesResult) string {
 			return fmt.Sprintf("%s %d × %s %s", r.Fabric, r.N, r.Size, r.Layout)
 		},
-		func(take func(choice.PiecesResult) error) choice.Emit { return choice.Emit{Pieces: take} }, session.PiecesLocal,
+		func(take func(choice.PiecesResult) error) choice.Emit { return choice.Emit{Pieces: take} },
 		func(rs []choice.PiecesResult, cut bool) choice.PiecesSummary {
 			sum := choice.SummarizePieces(rs)
 			sum.Seed, sum.Cut = req.Seed, cut
@@ -303,7 +285,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 	var sum choice.Summary
 	rs, err := compareCells(ctx, f, s, req, choice.NewWriter,
 		func(r *choice.Result) string { return fmt.Sprintf("%s %d × %s", r.Fabric, r.N, r.Mix) },
-		func(take func(choice.Result) error) choice.Emit { return choice.Emit{Cell: take} }, session.ChoiceLocal,
+		func(take func(choice.Result) error) choice.Emit { return choice.Emit{Cell: take} },
 		func(rs []choice.Result, cut bool) choice.Summary {
 			sum = choice.Summarize(rs)
 			sum.Seed, sum.Cut = req.Seed, cut
@@ -313,12 +295,13 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 		return err
 	}
 	ss := []choice.Summary{sum}
-	for _, name := range f.add {
-		r, s, err := readChoice(name)
-		if err != nil {
-			return fmt.Errorf("--add: %w", err)
-		}
-		rs, ss = append(rs, r...), append(ss, s...)
+	rs, err = addLines(rs, f.add, func(r io.Reader) ([]choice.Result, error) {
+		more, sums, err := choice.Read(r)
+		ss = append(ss, sums...)
+		return more, err
+	})
+	if err != nil {
+		return err
 	}
 	return writePage(f.html, func(w io.Writer) error { return report.WriteChoice(w, rs, ss, time.Now()) })
 }
@@ -327,14 +310,11 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request) (err error) {
 	var x *choice.Explanation
 	emit := choice.Emit{Explain: func(y choice.Explanation) error { x = &y; return nil }}
-	err = f.play(ctx, s, req, emit, func() (err error) {
-		x, err = session.ExplainLocal(ctx, req, s.err)
-		return err
-	})
+	err = f.play(ctx, s, req, emit)
 	if _, silent := f.inJob(); silent || err != nil {
 		return err
 	}
-	return f.write(s, x, x.WriteText)
+	return f.writeOne(s, x, x.WriteText)
 }
 
 // oneSize reads the flag --size.
@@ -363,18 +343,7 @@ func (f *choiceFlags) explainRails(s streams) error {
 		return usage(err)
 	}
 	c := bench.CutOver(rails, n)
-	return f.write(s, c, c.WriteText)
-}
-
-// write writes an explanation as JSON, or for people by text.
-func (f *choiceFlags) write(s streams, x any, text func(io.Writer) error) (err error) {
-	out, commit := output(s, f.out)
-	if f.format == "json" {
-		err = json.NewEncoder(out).Encode(x)
-	} else {
-		err = text(out)
-	}
-	return errors.Join(err, commit())
+	return f.writeOne(s, c, c.WriteText)
 }
 
 func ablateCommand(s streams) *cobra.Command {
@@ -425,76 +394,33 @@ promise that the last byte of a write becomes visible last.`,
 	}
 	f.common(cmd)
 	fl := cmd.Flags()
+	f.quietFlag(fl)
 	fl.BoolVar(&f.mixing, "mixing", false, "measure the gain of plans with several modes instead")
 	fl.StringVar(&f.grid, "grid", "default", "with --mixing: default, small, or a file (see rmabench choice --help)")
 	f.tableFlag(cmd, "with --mixing: the fixed thresholds")
 	fl.IntVar(&f.seeds, "seeds", 10, "with --mixing: number of draws of the random sizes")
 	fl.Uint64Var(&f.seed, "seed", 1, "with --mixing: first seed")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }
 
 // compareMixing compares plans of several modes with simpler rules and writes the result.
 func (f *choiceFlags) compareMixing(ctx context.Context, s streams, req choice.Request) error {
-	_, silent := f.inJob()
-	bar := s.err
-	if f.quiet || silent {
-		bar = nil
-	}
-	p := newProgress(bar, len(req.Cells()))
-	var rs []choice.Result
-	emit := func(r choice.Result) error {
-		p.text = fmt.Sprintf("%s %d × %s", r.Fabric, r.N, r.Mix)
-		p.done()
-		rs = append(rs, r)
-		return nil
-	}
-	err := f.play(ctx, s, req, choice.Emit{Cell: emit}, func() error { return session.ChoiceLocal(ctx, req, s.err, emit) })
-	p.close(err == nil)
-	if err != nil || silent {
+	rs, shows, err := gatherChoice(ctx, f, s, req, f.bar(s), len(req.Cells()), func(r *choice.Result) string { return fmt.Sprintf("%s %d × %s", r.Fabric, r.N, r.Mix) },
+		func(emit func(choice.Result) error) choice.Emit { return choice.Emit{Cell: emit} })
+	if err != nil || !shows {
 		return err
 	}
-	out, commit := output(s, f.out)
-	return errors.Join(choice.WriteMixing(out, f.format, choice.SummarizeMixing(rs)), commit())
+	return f.write(s, func(w io.Writer, format string) error {
+		return choice.WriteMixing(w, format, choice.SummarizeMixing(rs))
+	})
 }
 
 // ablate measures design choices and writes the results.
 func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request) error {
-	bar := s.err
-	if f.quiet {
-		bar = nil
-	}
-	_, silent := f.inJob()
-	if silent {
-		bar = nil
-	}
-	p := newProgress(bar, choice.AblationRows())
-	var as []choice.Ablation
-	emit := func(a choice.Ablation) error {
-		p.text = fmt.Sprintf("%s %s %s", a.Fabric, a.Study, a.Batch)
-		p.done()
-		as = append(as, a)
-		return nil
-	}
-	err := f.play(ctx, s, req, choice.Emit{Ablation: emit}, func() error { return session.AblateLocal(ctx, req, s.err, emit) })
-	p.close(err == nil)
-	if err != nil || silent {
+	as, shows, err := gatherChoice(ctx, f, s, req, f.bar(s), choice.AblationRows(), func(a *choice.Ablation) string { return fmt.Sprintf("%s %s %s", a.Fabric, a.Study, a.Batch) },
+		func(emit func(choice.Ablation) error) choice.Emit { return choice.Emit{Ablation: emit} })
+	if err != nil || !shows {
 		return err
 	}
-	out, commit := output(s, f.out)
-	return errors.Join(choice.WriteAblations(out, f.format, as), commit())
-}
-
-// readChoice reads a file of JSON lines of choice.
-func readChoice(name string) ([]choice.Result, []choice.Summary, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	rs, ss, err := choice.Read(f)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return rs, ss, nil
+	return f.write(s, func(w io.Writer, format string) error { return choice.WriteAblations(w, format, as) })
 }

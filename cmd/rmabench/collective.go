@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench"
@@ -21,15 +22,14 @@ import (
 
 // collFlags are the flags of coll.
 type collFlags struct {
-	req         collective.Request
-	ranks       []int
-	sizes, form string
-	file        string
-	choice      bool
-	peers       []string
-	copies      bool
-	plot        bool
-	quiet       bool
+	outFlags
+	req    collective.Request
+	ranks  []int
+	sizes  string
+	choice bool
+	peers  []string
+	copies bool
+	plot   bool
 }
 
 // collCommand returns the command that measures collective operations.
@@ -98,26 +98,31 @@ choice (algorithm auto), and at last a summary.`,
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.req.Ops, "ops", []string{"barrier", "bcast", "allreduce", "allgather", "alltoall"}, strings.Join(collective.Ops, ", ")+" (with --choice: default those with several algorithms)")
-	fl.StringVar(&f.sizes, "sizes", "8,1K,64K,1M", "bytes of the smaller of the two buffers of a rank, a list or a range by powers of two such as 8:1M")
-	fl.IntSliceVar(&f.ranks, "ranks", []int{2}, "number of ranks, or a list: a job for each")
-	fl.StringVar(&f.req.Fabric, "fabric", "auto", "shm, tcp, verbs, or auto")
+	f.common(fl, "8,1K,64K,1M")
 	fl.IntVar(&f.req.Hosts, "hosts", 1, "as how many hosts this one counts, with as many ranks each: between them only links that reach other hosts are used (see RMA_HOST)")
-	fl.IntVar(&f.req.Rounds, "rounds", 3, fmt.Sprintf("number of repetitions of everything, in turn (with --choice: default %d)", collective.ChoiceRounds))
-	fl.DurationVar(&f.req.Time, "time", 50*time.Millisecond, fmt.Sprintf("time per series of a point (with --choice: default %v)", collective.ChoiceTime))
+	fl.Lookup("rounds").Usage += fmt.Sprintf(" (with --choice: default %d)", collective.ChoiceRounds)
+	fl.Lookup("time").Usage += fmt.Sprintf(" (with --choice: default %v)", collective.ChoiceTime)
 	fl.StringVar(&f.req.Call, "call", collective.Calls[0], "the form that is measured: blocking, started (a start and a wait), or persistent (the same of an operation that is prepared once)")
 	fl.BoolVar(&f.choice, "choice", false, "compare the automatic choice with every algorithm, measured and predicted")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
-	fl.StringSliceVar(&f.peers, "peers", nil, "libraries to measure in turn, over shm or tcp: "+strings.Join(compare.MPINames(), ", "))
 	fl.BoolVar(&f.copies, "two-copies", false, "measure also with two copies of large data through shared memory, in turn")
 	fl.BoolVar(&f.plot, "plot", false, "draw the ratios as bars")
-	fl.StringVar(&f.form, "format", "table", "table, or json: one object per line")
-	fl.StringVar(&f.file, "out", "", "write results to this file instead of standard output, at the end")
 	return cmd
+}
+
+// common defines the flags of coll and nbc.
+func (f *collFlags) common(fl *pflag.FlagSet, sizes string) {
+	fl.StringVar(&f.sizes, "sizes", sizes, "bytes of the smaller of the two buffers of a rank, a list or a range by powers of two such as 8:1M")
+	fl.IntSliceVar(&f.ranks, "ranks", []int{2}, "number of ranks, or a list: a job for each")
+	fl.StringVar(&f.req.Fabric, "fabric", "auto", "shm, tcp, verbs, or auto")
+	fl.StringSliceVar(&f.peers, "peers", nil, "libraries to measure in turn, over shm or tcp: "+strings.Join(compare.MPINames(), ", "))
+	fl.IntVar(&f.req.Rounds, "rounds", 3, "number of repetitions of everything, in turn")
+	fl.DurationVar(&f.req.Time, "time", 50*time.Millisecond, "time per series of a point")
+	f.flags(fl, "table, or json: one object per line")
 }
 
 // requests returns a request for each number of ranks. Its errors are usage errors.
 func (f *collFlags) requests() (reqs []collective.Request, err error) {
-	if err := checkFabricAndFormat(f.req.Fabric, f.form, collective.Formats); err != nil {
+	if err := checkFabricAndFormat(f.req.Fabric, f.format, collective.Formats); err != nil {
 		return nil, err
 	}
 	if f.req.Sizes, err = bench.ParseSizes(f.sizes); err != nil {
@@ -132,7 +137,7 @@ func (f *collFlags) requests() (reqs []collective.Request, err error) {
 		return nil, errors.New("--peers: not with --hosts, which they do not know")
 	case f.copies && (f.choice || f.req.Fabric != "shm"):
 		return nil, errors.New("--two-copies: want --fabric shm, and no --choice")
-	case f.plot && (len(f.peers) == 0 && !f.copies || f.form != "table"):
+	case f.plot && (len(f.peers) == 0 && !f.copies || f.format != "table"):
 		return nil, errors.New("--plot: want --peers or --two-copies, and --format table")
 	}
 	if len(f.ranks) == 0 {
@@ -157,45 +162,34 @@ func (f *collFlags) requests() (reqs []collective.Request, err error) {
 }
 
 // measure measures latencies and writes them.
-func (f *collFlags) measure(ctx context.Context, s streams, reqs []collective.Request) (err error) {
-	peers, close, err := f.libraries(ctx, s)
-	if err != nil {
-		return err
+func (f *collFlags) measure(ctx context.Context, s streams, reqs []collective.Request) error {
+	own := []bool{false} // Request.Copies
+	if f.copies {
+		own = append(own, true)
 	}
-	defer close()
-	steps := 0
-	for i := range reqs {
-		steps += len(reqs[i].Ops) * f.req.Rounds * (len(f.own()) + len(peers))
-	}
-	p := newProgress(f.bar(s), steps)
 	var all collective.Beside
-	var failed error
-	left := slices.Clone(peers)
-	for _, req := range reqs {
-		if failed = errors.Join(failed, f.inTurn(ctx, s, req, &left, p, all.Add)); ctx.Err() != nil {
-			break
-		}
-	}
-	p.close(failed == nil)
+	failed := f.inTurn(ctx, s, reqs, len(own), func(one *collective.Request, _, i int) error {
+		one.Copies = own[i]
+		return session.CollectiveLocal(ctx, *one, s.err, func(r collective.Result) error { all.Add(r); return nil })
+	}, func(c *compare.Collective, one *collective.Request, _ int) error {
+		rs, err := c.Latency(ctx, one)
+		all.Add(rs...)
+		return err
+	})
 	rs := all.Results()
 	if len(rs) == 0 || ctx.Err() != nil {
 		return failed
 	}
-	out, commit := output(s, f.file)
-	if f.form == "json" {
-		err = bench.WriteLines(out, rs)
-	} else if err = collective.WriteText(out, rs); err == nil && f.plot {
-		err = plotRatios(out, rs)
-	}
-	return errors.Join(err, commit(), failed) // what was measured is kept
-}
-
-// bar returns where progress is shown, nil if nowhere.
-func (f *collFlags) bar(s streams) io.Writer {
-	if f.quiet {
-		return nil
-	}
-	return s.err
+	return errors.Join(failed, f.write(s, func(w io.Writer, format string) error { // what was measured is kept
+		if format == "json" {
+			return bench.WriteLines(w, rs)
+		}
+		err := collective.WriteText(w, rs)
+		if err == nil && f.plot {
+			err = plotRatios(w, rs)
+		}
+		return err
+	}))
 }
 
 // libraries returns the programs of the peers. Those that are not installed are named, and left
@@ -224,40 +218,50 @@ func (f *collFlags) libraries(ctx context.Context, s streams) (peers []*compare.
 	return peers, close, nil
 }
 
-// own returns how this library is measured, with Request.Copies or without.
-func (f *collFlags) own() []bool {
-	if f.copies {
-		return []bool{false, true}
+// inTurn measures each operation of each request in each of the ways in which this library is
+// measured, and by each peer, round by round. A peer that fails is left out from then on.
+func (f *collFlags) inTurn(ctx context.Context, s streams, reqs []collective.Request, ways int,
+	ours func(one *collective.Request, round, way int) error, theirs func(c *compare.Collective, one *collective.Request, round int) error,
+) (failed error) {
+	peers, close, err := f.libraries(ctx, s)
+	if err != nil {
+		return err
 	}
-	return []bool{false}
-}
-
-// inTurn measures each operation of req by this library and by each peer, round by round. A peer
-// that fails is left out from then on.
-func (f *collFlags) inTurn(ctx context.Context, s streams, req collective.Request, peers *[]*compare.Collective, p *progress, add func(...collective.Result)) error {
-	one := req
-	one.Rounds = 1
-	var failed error
-	for round := range req.Rounds {
-		for _, op := range req.Ops {
-			one.Ops = []string{op}
-			p.text = fmt.Sprintf("round %d: %s by %d ranks", round+1, op, req.Ranks)
-			for _, one.Copies = range f.own() {
-				if err := session.CollectiveLocal(ctx, one, s.err, func(r collective.Result) error { add(r); return nil }); err != nil {
+	defer close()
+	left := slices.Clone(peers)
+	p := newProgress(f.bar(s), len(reqs)*f.req.Rounds*len(f.req.Ops)*(ways+len(peers)))
+	defer func() { p.close(failed == nil) }()
+	turn := func(one collective.Request, round int, op string) error {
+		one.Rounds, one.Ops = 1, []string{op}
+		p.text = fmt.Sprintf("round %d: %s by %d ranks", round+1, op, one.Ranks)
+		for way := range ways {
+			if err := ours(&one, round, way); err != nil {
+				return err
+			}
+			p.done()
+		}
+		left = slices.DeleteFunc(left, func(c *compare.Collective) bool {
+			err := theirs(c, &one, round)
+			p.done()
+			failed = errors.Join(failed, err)
+			return err != nil
+		})
+		return context.Cause(ctx)
+	}
+	rounds := func(req collective.Request) error {
+		for round := range req.Rounds {
+			for _, op := range req.Ops {
+				if err := turn(req, round, op); err != nil {
 					return err
 				}
-				p.done()
 			}
-			*peers = slices.DeleteFunc(*peers, func(c *compare.Collective) bool {
-				rs, err := c.Latency(ctx, &one)
-				p.done()
-				add(rs...)
-				failed = errors.Join(failed, err)
-				return err != nil
-			})
-			if ctx.Err() != nil {
-				return errors.Join(failed, context.Cause(ctx))
-			}
+		}
+		return nil
+	}
+	for _, req := range reqs {
+		err := rounds(req) // which may have added to failed
+		if failed = errors.Join(failed, err); ctx.Err() != nil {
+			break
 		}
 	}
 	return failed
@@ -284,30 +288,25 @@ func plotRatios(w io.Writer, rs []collective.Result) error {
 
 // compare measures the choice of algorithms, and writes the results as they come.
 func (f *collFlags) compare(ctx context.Context, s streams, reqs []collective.Request) (err error) {
-	out, commit := output(s, f.file)
-	w := collective.NewChoiceWriter(out, f.form)
+	out, commit := f.output(s)
+	w := collective.NewChoiceWriter(out, f.format)
 	total := 0
 	for i := range reqs {
 		total += reqs[i].Cells()
 	}
-	bar := f.bar(s)
-	if f.file == "" && !isTerminal(s.err) {
-		bar = nil // the results themselves show the progress
-	}
-	p := newProgress(bar, total)
-	var rs []collective.ChoiceResult
-	for _, req := range reqs {
-		err = session.CollectiveChoiceLocal(ctx, req, s.err, func(r collective.ChoiceResult) error {
-			p.text = fmt.Sprintf("%s of %s by %d ranks", r.Op, bench.FormatSize(r.Size), r.Ranks)
-			p.done()
-			rs = append(rs, r)
-			return w.Write(r)
+	rs, err := gather(f.barBeside(s), total,
+		func(r *collective.ChoiceResult) string {
+			return fmt.Sprintf("%s of %s by %d ranks", r.Op, bench.FormatSize(r.Size), r.Ranks)
+		},
+		func(emit func(collective.ChoiceResult) error) error {
+			for _, req := range reqs {
+				err := session.CollectiveChoiceLocal(ctx, req, s.err, func(r collective.ChoiceResult) error { return errors.Join(emit(r), w.Write(r)) })
+				if err != nil {
+					return err
+				}
+			}
+			return nil
 		})
-		if err != nil {
-			break
-		}
-	}
-	p.close(err == nil)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 
 // compareFlags are the flags of compare.
 type compareFlags struct {
+	outFlags
 	fabric, tests, mode string
 	through             string
 	batch               int
@@ -27,9 +28,9 @@ type compareFlags struct {
 	rounds, window      int
 	ranks               int
 	time, limit         time.Duration
-	format, out, html   string
+	html                string
 	plot                bool
-	pin, quiet, check   bool
+	pin, check          bool
 	install             bool
 }
 
@@ -94,14 +95,12 @@ named peer is not installed.`,
 	fl.IntVar(&f.ranks, "ranks", 2, "number of ranks: all pairs measure at once, pinned to the same two processors")
 	fl.DurationVar(&f.time, "time", compare.DefaultTime, "time per test, side and round")
 	fl.DurationVar(&f.limit, "limit", compare.DefaultLimit, "time limit of a peer's run")
-	fl.StringVar(&f.format, "format", "table", "table or json (one object per line)")
-	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
+	f.flags(fl, "table or json (one object per line)")
 	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
 	fl.BoolVar(&f.plot, "plot", false, "also print the ratios as text bars")
 	fl.BoolVar(&f.pin, "pin", true, "pin each process to its own processor")
 	fl.BoolVar(&f.install, "install", false, "install missing peers: Debian packages with apt-get (as root), Go programs with go install")
 	fl.BoolVar(&f.check, "check", false, "exit code 1 if any ratio is below 1")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }
 
@@ -177,35 +176,26 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 	for _, why := range left {
 		fmt.Fprintf(s.err, "rmabench: left out: %v\n", why)
 	}
-	out, commit := output(s, f.out)
-	var bar io.Writer
-	if !f.quiet {
-		bar = s.err
-	}
-	p := newProgress(bar, len(req.Tests)*len(req.Peers))
-	var rows []compare.Row
-	err = compare.Run(ctx, req, func(ctx context.Context, t compare.Test) (res bench.Result, err error) {
-		if f.through == throughEngine || t.OneSided() {
-			return res, session.EngineLocal(ctx, f.ours(t), req.Pairs, s.err, func(r bench.Result) error { res = r; return nil })
-		}
-		return res, session.LocalPairs(ctx, f.ours(t), req.Pairs, s.err, func(all []bench.Result) error { res = t.Combine(all); return nil })
-	}, func(r compare.Row) error {
-		p.text = fmt.Sprintf("%s %s %s %s", r.Peer, r.Fabric, r.Test, bench.FormatSize(r.Size))
-		p.done()
-		rows = append(rows, r)
-		return nil
-	})
-	p.close(err == nil)
+	rows, err := gather(f.bar(s), len(req.Tests)*len(req.Peers),
+		func(r *compare.Row) string {
+			return fmt.Sprintf("%s %s %s %s", r.Peer, r.Fabric, r.Test, bench.FormatSize(r.Size))
+		},
+		func(emit func(compare.Row) error) error {
+			return compare.Run(ctx, req, f.measureOurs(s, req.Pairs), emit)
+		})
 	if err != nil {
 		return err
 	}
-	err = compare.Write(out, f.format, rows)
-	if err == nil && f.plot {
-		_, err = fmt.Fprintln(out)
-		err = errors.Join(err, compare.WritePlot(out, rows))
-	}
+	err = f.write(s, func(w io.Writer, format string) error {
+		err := compare.Write(w, format, rows)
+		if err == nil && f.plot {
+			_, err = fmt.Fprintln(w)
+			err = errors.Join(err, compare.WritePlot(w, rows))
+		}
+		return err
+	})
 	page := func(w io.Writer) error { return report.WriteCompare(w, rows, time.Now()) }
-	if err := errors.Join(err, commit(), writePage(f.html, page)); err != nil {
+	if err := errors.Join(err, writePage(f.html, page)); err != nil {
 		return err
 	}
 	behind := func(r compare.Row) bool { return r.Rounds == 0 || r.Ratio < 1 }
@@ -213,4 +203,14 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 		return errSilent // the output contains the reason
 	}
 	return nil
+}
+
+// measureOurs returns how this library is measured, by pairs of ranks.
+func (f *compareFlags) measureOurs(s streams, pairs int) compare.Ours {
+	return func(ctx context.Context, t compare.Test) (res bench.Result, err error) {
+		if f.through == throughEngine || t.OneSided() {
+			return res, session.EngineLocal(ctx, f.ours(t), pairs, s.err, func(r bench.Result) error { res = r; return nil })
+		}
+		return res, session.LocalPairs(ctx, f.ours(t), pairs, s.err, func(all []bench.Result) error { res = t.Combine(all); return nil })
+	}
 }

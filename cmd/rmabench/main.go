@@ -44,7 +44,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/host"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/bench/sockets"
 )
 
 func main() {
@@ -150,12 +149,13 @@ func run(ctx context.Context, args []string, s streams) int {
 	}
 	root.AddCommand(measureCommands(s)...)
 	root.AddCommand(overlapCommands(s)...)
-	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s), collCommand(s), nbcCommand(s), socketsCommand(s), railsCommand(s),
-		childCommand(s, session.ChildArg, session.Child), childCommand(s, session.EngineArg, session.EngineChild),
-		childCommand(s, session.PlogpArg, session.PlogpChild), childCommand(s, session.StartupArg, session.StartupChild),
-		childCommand(s, session.ChoiceArg, session.ChoiceChild), childCommand(s, session.OverlapArg, session.OverlapChild),
-		childCommand(s, session.CollectiveArg, session.CollectiveChild), childCommand(s, sockets.Arg, socketsChild),
-		childCommand(s, session.RailsArg, session.RailsChild))
+	root.AddCommand(serveCommand(s), infoCommand(s), doctorCommand(s), reportCommand(s), plogpCommand(s), choiceCommand(s), explainCommand(s), ablateCommand(s), rendezvousCommand(s), compareCommand(s), switchCommand(s), collCommand(s), nbcCommand(s), socketsCommand(s), railsCommand(s))
+	for arg, child := range session.Children {
+		root.AddCommand(&cobra.Command{
+			Use: arg, Hidden: true, Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return shown(child(cmd.Context(), s.in, s.out)) },
+		})
+	}
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
@@ -187,17 +187,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return usage(fmt.Errorf("unexpected argument %q (see %s --help)", args[0], cmd.CommandPath()))
 	}
 	return nil
-}
-
-// childCommand is the command of the processes that functions of package session start with
-// the argument arg, such as session.Local.
-func childCommand(s streams, arg string, main func(context.Context, io.Reader, io.Writer) (shows bool, err error)) *cobra.Command {
-	return &cobra.Command{
-		Use: arg, Hidden: true, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return shown(main(cmd.Context(), s.in, s.out))
-		},
-	}
 }
 
 // shown makes the error of a rank without a report an errSilent.

@@ -442,23 +442,23 @@ func TestProgressLines(t *testing.T) {
 	var b bytes.Buffer
 	p := newProgress(&b, 1000)
 	for range 998 {
-		p.step(bench.Result{Fabric: "shm", Test: bench.BW, Op: bench.Get, Size: 4096})
+		p.step(pointText(&bench.Result{Fabric: "shm", Test: bench.BW, Op: bench.Get, Size: 4096}))
 	}
 	require.Regexp(t, `^1/1000 \(0 %\), about \d.* left: shm bw get 4K\n`, b.String())
 	require.Less(t, strings.Count(b.String(), "\n"), 100, "a line now and then")
 	p.skip(1)
-	p.step(bench.Result{Fabric: "tcp", Test: bench.BW, Op: bench.Get, Size: 4096})
+	p.step(pointText(&bench.Result{Fabric: "tcp", Test: bench.BW, Op: bench.Get, Size: 4096}))
 	p.close(true)
 	require.True(t, strings.HasSuffix(b.String(), "1000/1000 (100 %), about 0s left: tcp bw get 4K\n"), b.String())
 
 	b.Reset() // for programs
 	p = newProgress(&b, 3)
 	p.all = true
-	p.step(bench.Result{Fabric: "shm", Test: bench.BW, Op: bench.Get, Size: 4096})
-	p.step(bench.Result{Fabric: "shm", Test: bench.BW, Op: bench.Get, Size: 8192})
+	p.step(pointText(&bench.Result{Fabric: "shm", Test: bench.BW, Op: bench.Get, Size: 4096}))
+	p.step(pointText(&bench.Result{Fabric: "shm", Test: bench.BW, Op: bench.Get, Size: 8192}))
 	require.Equal(t, "1/3 shm bw get 4K\n2/3 shm bw get 8K\n", b.String())
 	p = newProgress(nil, 1)
-	p.step(bench.Result{})
+	p.step("")
 	p.close(false)
 }
 

@@ -16,26 +16,23 @@ import (
 
 // measureFlags are the flags of lat, bw and rate.
 type measureFlags struct {
-	test    bench.Test
-	fabric  string
-	op      string
-	sizes   string
-	time    time.Duration
-	iters   int64
-	window  int
-	count   int
-	valid   bool
-	stall   time.Duration
-	format  string
-	out     string
-	label   string
-	connect string
-	token   secret
-	quiet   bool
-	pin     bool
-	mode    string
-	tags    int
-	batch   int
+	test   bench.Test
+	fabric string
+	op     string
+	sizes  string
+	time   time.Duration
+	iters  int64
+	window int
+	count  int
+	valid  bool
+	stall  time.Duration
+	outFlags
+	partnerFlags
+	label string
+	pin   bool
+	mode  string
+	tags  int
+	batch int
 
 	sampling, calibration time.Duration
 }
@@ -88,13 +85,10 @@ See rmabench --help for the definitions and the ways to start the ranks.`,
 		fl.IntVar(&f.count, "count", 1, "number of repetitions of everything")
 		fl.BoolVar(&f.valid, "validate", false, "check every byte received (the results include the time for this)")
 		fl.DurationVar(&f.stall, "stall", bench.DefaultStall, "fail if nothing arrives for this time")
-		fl.StringVar(&f.format, "format", "table", "table, json (one object per line), csv, or go (for benchstat)")
-		fl.StringVar(&f.out, "out", "", "write results to this file instead of standard output, at the end")
+		f.outFlags.flags(fl, "table, json (one object per line), csv, or go (for benchstat)")
 		fl.StringVar(&f.label, "label", "", "free text in every result, to distinguish merged results")
-		fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
-		f.token.flags(fl)
+		f.partnerFlags.flags(fl, "measure")
 		fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
-		fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 		out = append(out, cmd)
 	}
 	return out
@@ -149,27 +143,23 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 
 // run measures and writes the results.
 func (f *measureFlags) run(ctx context.Context, s streams, req bench.Request) error {
-	inJob := jobenv.InJob() && f.connect == ""
-	if inJob {
-		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
-			return shown(session.InJob(ctx, req, nil)) // this rank has no results to write
-		}
+	if _, silent := f.inJob(); silent {
+		return shown(session.InJob(ctx, req, nil)) // this rank has no results to write
 	}
 	k, err := newSink(s.out, f.format, f.out)
 	if err != nil {
 		return err
 	}
 	defer k.discard()
-	bar := s.err
-	if f.quiet || f.out == "" {
+	bar := f.bar(s)
+	if f.out == "" {
 		bar = nil // the results themselves show the progress
 	}
 	p := newProgress(bar, req.Points())
-	emit := func(r bench.Result) error {
-		p.step(r)
+	err = measure(ctx, s, req, &f.partnerFlags, func(r bench.Result) error {
+		p.step(pointText(&r))
 		return k.Write(r)
-	}
-	err = measure(ctx, s, req, f.connect, &f.token, inJob, emit)
+	})
 	p.close(err == nil)
 	if err != nil {
 		return err
@@ -178,12 +168,13 @@ func (f *measureFlags) run(ctx context.Context, s streams, req bench.Request) er
 }
 
 // measure measures req between the ranks that the flags select.
-func measure(ctx context.Context, s streams, req bench.Request, connect string, shared *secret, inJob bool, emit session.Emit) (err error) {
+func measure(ctx context.Context, s streams, req bench.Request, with *partnerFlags, emit session.Emit) (err error) {
+	inJob, _ := with.inJob()
 	switch {
-	case connect != "":
-		var b []byte
-		if b, err = shared.read(s.err); err == nil {
-			err = session.Connect(ctx, connect, b, req, emit)
+	case with.connect != "":
+		var secret []byte
+		if secret, err = with.token.read(s.err); err == nil {
+			err = session.Connect(ctx, with.connect, secret, req, emit)
 		}
 	case inJob:
 		_, err = session.InJob(ctx, req, emit)

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
+	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -65,82 +63,36 @@ overlap), of which "report --add" draws heat maps.`,
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.req.Ops, "ops", collective.Ops, "operations")
-	fl.StringVar(&f.sizes, "sizes", "1K,64K,1M", "bytes of the smaller of the two buffers of a rank, a list or a range by powers of two such as 8:1M")
-	fl.IntSliceVar(&f.ranks, "ranks", []int{2}, "number of ranks, or a list: a job for each")
-	fl.StringVar(&f.req.Fabric, "fabric", "auto", "shm, tcp, verbs, or auto")
+	f.common(fl, "1K,64K,1M")
 	fl.StringSliceVar(&f.progress, "progress", []string{collective.Progress[0]}, "where the threads of progress goroutines run: "+strings.Join(collective.Progress, ", "))
-	fl.StringSliceVar(&f.peers, "peers", nil, "libraries to measure in turn, over shm or tcp: "+strings.Join(compare.MPINames(), ", "))
-	fl.IntVar(&f.req.Rounds, "rounds", 3, "number of repetitions of everything, in turn")
-	fl.DurationVar(&f.req.Time, "time", 50*time.Millisecond, "time per series of a point")
-	fl.StringVar(&f.form, "format", "table", "table, or json: one object per line")
-	fl.StringVar(&f.file, "out", "", "write results to this file instead of standard output, at the end")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }
 
 // run measures and writes the results.
-func (f *nbcFlags) run(ctx context.Context, s streams, reqs []collective.Request) (err error) {
-	peers, close, err := f.libraries(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer close()
-	p := newProgress(f.bar(s), len(reqs)*f.req.Rounds*len(f.req.Ops)*(len(f.progress)+len(peers)))
+func (f *nbcFlags) run(ctx context.Context, s streams, reqs []collective.Request) error {
 	var hs []collective.Hidden
-	var failed error
-	left := slices.Clone(peers)
-	for _, req := range reqs {
-		if failed = errors.Join(failed, f.turns(ctx, s, req, &left, p, func(h collective.Hidden) error { hs = append(hs, h); return nil })); ctx.Err() != nil {
-			break
+	failed := f.inTurn(ctx, s, reqs, len(f.progress), func(one *collective.Request, round, i int) error {
+		where := f.progress[i]
+		return session.CollectiveHiddenLocal(ctx, *one, where == "placed", s.err, func(h collective.Hidden) error {
+			h.Progress, h.Round = where, round
+			hs = append(hs, h)
+			return nil
+		})
+	}, func(c *compare.Collective, one *collective.Request, round int) error {
+		theirs, err := c.Hidden(ctx, one)
+		for _, h := range theirs {
+			h.Round = round
+			hs = append(hs, h)
 		}
-	}
-	p.close(failed == nil)
+		return err
+	})
 	if len(hs) == 0 || ctx.Err() != nil {
 		return failed
 	}
-	out, commit := output(s, f.file)
-	if f.form == "json" {
-		err = bench.WriteLines(out, hs)
-	} else {
-		err = collective.WriteHidden(out, hs)
-	}
-	return errors.Join(err, commit(), failed) // what was measured is kept
-}
-
-// turns measures each operation of req with each place of the progress goroutines, and by each
-// peer, round by round. A peer that fails is left out from then on.
-func (f *nbcFlags) turns(ctx context.Context, s streams, req collective.Request, peers *[]*compare.Collective, p *progress, emit func(collective.Hidden) error) error {
-	one := req
-	one.Rounds = 1
-	var failed error
-	for round := range req.Rounds {
-		for _, op := range req.Ops {
-			one.Ops = []string{op}
-			p.text = fmt.Sprintf("round %d: %s by %d ranks", round+1, op, req.Ranks)
-			for _, where := range f.progress {
-				err := session.CollectiveHiddenLocal(ctx, one, where == "placed", s.err, func(h collective.Hidden) error {
-					h.Progress, h.Round = where, round
-					return emit(h)
-				})
-				if err != nil {
-					return errors.Join(failed, err)
-				}
-				p.done()
-			}
-			*peers = slices.DeleteFunc(*peers, func(c *compare.Collective) bool {
-				hs, err := c.Hidden(ctx, &one)
-				p.done()
-				for _, h := range hs {
-					h.Round = round
-					err = errors.Join(err, emit(h))
-				}
-				failed = errors.Join(failed, err)
-				return err != nil
-			})
-			if ctx.Err() != nil {
-				return errors.Join(failed, context.Cause(ctx))
-			}
+	return errors.Join(failed, f.write(s, func(w io.Writer, format string) error { // what was measured is kept
+		if format == "json" {
+			return bench.WriteLines(w, hs)
 		}
-	}
-	return failed
+		return collective.WriteHidden(w, hs)
+	}))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/cwriter"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -114,18 +116,88 @@ func writeFile(path string, b []byte) error {
 	return k.commit()
 }
 
-// output returns standard output, or a buffer that commit writes to the file of that name.
-func output(s streams, name string) (w io.Writer, commit func() error) {
-	if name == "" {
+// outFlags are the flags of what a command writes.
+type outFlags struct {
+	format, out string
+	quiet       bool
+}
+
+// flags defines --format, --out and --quiet.
+func (o *outFlags) flags(fl *pflag.FlagSet, formats string) {
+	o.fileFlags(fl, formats)
+	o.quietFlag(fl)
+}
+
+func (o *outFlags) fileFlags(fl *pflag.FlagSet, formats string) {
+	fl.StringVar(&o.format, "format", "table", formats)
+	fl.StringVar(&o.out, "out", "", "write results to this file instead of standard output, at the end")
+}
+
+func (o *outFlags) quietFlag(fl *pflag.FlagSet) {
+	fl.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on standard error")
+}
+
+// bar returns where progress is shown, nil if nowhere.
+func (o *outFlags) bar(s streams) io.Writer {
+	if o.quiet {
+		return nil
+	}
+	return s.err
+}
+
+// barBeside is bar for results that are written as they arrive, which show the progress on a
+// terminal themselves.
+func (o *outFlags) barBeside(s streams) io.Writer {
+	if o.out == "" && !isTerminal(s.err) {
+		return nil
+	}
+	return o.bar(s)
+}
+
+// write writes results at the end of a measurement.
+func (o *outFlags) write(s streams, results func(w io.Writer, format string) error) error {
+	out, commit := o.output(s)
+	return errors.Join(results(out, o.format), commit())
+}
+
+// writeOne writes x as JSON, or for people by text.
+func (o *outFlags) writeOne(s streams, x any, text func(io.Writer) error) error {
+	return o.write(s, func(w io.Writer, format string) error {
+		if format == "json" {
+			return json.NewEncoder(w).Encode(x)
+		}
+		return text(w)
+	})
+}
+
+// output returns standard output, or a buffer that commit writes to the file of --out.
+func (o *outFlags) output(s streams) (w io.Writer, commit func() error) {
+	if o.out == "" {
 		return s.out, func() error { return nil }
 	}
 	var b bytes.Buffer
-	return &b, func() error {
-		if err := writeFile(name, b.Bytes()); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		return nil
+	return &b, func() error { return o.file(b.Bytes()) }
+}
+
+// file writes the file of --out.
+func (o *outFlags) file(b []byte) error {
+	if err := writeFile(o.out, b); err != nil {
+		return fmt.Errorf("--out: %w", err)
 	}
+	return nil
+}
+
+// gather measures, and returns the results. It shows the progress over total of them on bar;
+// text describes one.
+func gather[R any](bar io.Writer, total int, text func(*R) string, measure func(emit func(R) error) error) (rs []R, err error) {
+	p := newProgress(bar, total)
+	err = measure(func(r R) error {
+		p.step(text(&r))
+		rs = append(rs, r)
+		return nil
+	})
+	p.close(err == nil)
+	return rs, err
 }
 
 // isTerminal reports whether w is a terminal.
@@ -165,9 +237,14 @@ func newProgress(w io.Writer, total int) *progress {
 	return p
 }
 
-// step counts a completed point.
-func (p *progress) step(r bench.Result) {
-	p.text = fmt.Sprintf("%s %s %s %s", r.Fabric, r.Test, r.Op, bench.FormatSize(r.Size))
+// pointText describes a result of lat, bw and rate.
+func pointText(r *bench.Result) string {
+	return fmt.Sprintf("%s %s %s %s", r.Fabric, r.Test, r.Op, bench.FormatSize(r.Size))
+}
+
+// step counts a completed point, described by text.
+func (p *progress) step(text string) {
+	p.text = text
 	p.done()
 }
 
@@ -213,16 +290,30 @@ func (p *progress) close(ok bool) {
 	p.box.Wait()
 }
 
-// readLines reads a file of JSON lines; its errors contain the file's name.
-func readLines[T any](name string, read func(io.Reader) ([]T, error)) ([]T, error) {
+// readFile reads a file by read; its errors contain the file's name.
+func readFile(name string, read func(io.Reader) error) error {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
-	rs, err := read(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	if err := read(f); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// addLines appends the results of files of JSON lines, those of --add, to rs.
+func addLines[T any](rs []T, names []string, read func(io.Reader) ([]T, error)) ([]T, error) {
+	for _, name := range names {
+		err := readFile(name, func(r io.Reader) error {
+			more, err := read(r)
+			rs = append(rs, more...)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--add: %w", err)
+		}
 	}
 	return rs, nil
 }

@@ -21,11 +21,9 @@ import (
 
 // overlapFlags are the flags of overlap, reactivity, threads, concurrent and load.
 type overlapFlags struct {
+	outFlags
 	req   overlap.Request
 	sizes string
-	form  string
-	out   string
-	quiet bool
 	peers []string // other libraries, but for load
 }
 
@@ -153,15 +151,13 @@ func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapF
 	fl.StringVar(&f.req.Fabric, "fabric", "auto", "shm, tcp, verbs, or auto: the first that works between the ranks")
 	fl.IntVar(&f.req.Rounds, "rounds", 3, "number of repetitions of everything, in turn")
 	fl.DurationVar(&f.req.Time, "time", 200*time.Millisecond, "time per series of a point")
-	fl.StringVar(&f.form, "format", "table", "table, or json: one object per line for each point of each round")
-	fl.StringVar(&f.out, "out", "", "write results to this file instead of standard output, at the end")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	f.flags(fl, "table, or json: one object per line for each point of each round")
 	return cmd
 }
 
 // check completes the request; its errors are usage errors.
 func (f *overlapFlags) check() error {
-	if err := checkFabricAndFormat(f.req.Fabric, f.form, overlap.Formats); err != nil {
+	if err := checkFabricAndFormat(f.req.Fabric, f.format, overlap.Formats); err != nil {
 		return err
 	}
 	if f.sizes != "" {
@@ -189,10 +185,6 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 			return shown(session.OverlapInJob(ctx, f.req, nil)) // this rank has no results to write
 		}
 	}
-	var bar io.Writer
-	if !f.quiet {
-		bar = s.err
-	}
 	var peers overlapPeers
 	total := f.req.Points()
 	if len(f.peers) > 0 {
@@ -211,28 +203,21 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 		defer func() { _ = peers.Close() }() // temporary files
 		total += f.req.Rounds * peers.Points(&f.req)
 	}
-	p := newProgress(bar, total)
-	var rs []overlap.Result
-	emit := func(r overlap.Result) error {
-		p.text = r.Fabric + " " + r.What + " " + r.Op
-		p.done()
-		rs = append(rs, r)
-		return nil
-	}
-	var err error
-	if jobenv.InJob() {
-		_, err = session.OverlapInJob(ctx, f.req, emit)
-	} else if peers == nil {
-		err = session.OverlapLocal(ctx, f.req, s.err, emit)
-	} else {
-		err = f.inTurn(ctx, s, peers, emit)
-	}
-	p.close(err == nil)
+	rs, err := gather(f.bar(s), total, func(r *overlap.Result) string { return r.Fabric + " " + r.What + " " + r.Op },
+		func(emit func(overlap.Result) error) error {
+			switch {
+			case jobenv.InJob():
+				_, err := session.OverlapInJob(ctx, f.req, emit)
+				return err
+			case peers == nil:
+				return session.OverlapLocal(ctx, f.req, s.err, emit)
+			}
+			return f.inTurn(ctx, s, peers, emit)
+		})
 	if err != nil {
 		return err
 	}
-	out, commit := output(s, f.out)
-	return errors.Join(overlap.Write(out, f.form, rs), commit())
+	return f.write(s, func(w io.Writer, format string) error { return overlap.Write(w, format, rs) })
 }
 
 // overlapPeers measures other libraries.

@@ -23,14 +23,13 @@ import (
 
 // plogpFlags are the flags of plogp.
 type plogpFlags struct {
-	fabric, format, out, label, profiles string
-	connect                              string
-	token                                secret
-	budget, calibrate                    time.Duration
-	max                                  string
-	compare, save, pin, quiet, startup   bool
-	rounds                               int
-	add                                  []string
+	outFlags
+	partnerFlags
+	fabric, label, profiles, max string
+	budget, calibrate            time.Duration
+	compare, save, pin, startup  bool
+	rounds                       int
+	add                          []string
 }
 
 var plogpFormats = []string{"table", "json", "html"}
@@ -80,11 +79,11 @@ and without sampling again, in alternation; the difference is the cost of a save
 	fl.DurationVar(&f.budget, "budget", sampling.DefaultBudget, "time for both directions together")
 	fl.DurationVar(&f.calibrate, "calibrate", 0, "also measure whole batches for this time, and fit the terms that single operations do not show")
 	fl.StringVar(&f.max, "max", bench.FormatSize(sampling.DefaultMaxSize), "largest size, a power of two")
-	fl.StringVar(&f.format, "format", "table", "table, json or html")
-	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output; for html, the directory (default out/)")
+	f.outFlags.flags(fl, "table, json or html")
+	fl.Lookup("out").Usage = "write to this file instead of standard output; for html, the directory (default out/)"
+	fl.Lookup("quiet").Usage = "print only errors on standard error"
 	fl.StringVar(&f.label, "label", "", "free text in the result")
-	fl.StringVar(&f.connect, "connect", "", "sample against `rmabench serve` at this host:port")
-	f.token.flags(fl)
+	f.partnerFlags.flags(fl, "sample")
 	fl.BoolVar(&f.compare, "compare", false, "report the changes, and whether they are drift")
 	fl.BoolVar(&f.startup, "startup", false, "measure how much sampling, and a saved profile, add to the start of an engine")
 	fl.IntVar(&f.rounds, "rounds", bench.DefaultStartupRounds, "--startup: number of starts of each kind")
@@ -92,7 +91,6 @@ and without sampling again, in alternation; the difference is the cost of a save
 	fl.StringVar(&f.profiles, "profiles", "", "directory of saved profiles (default: rma in the user's cache directory)")
 	fl.StringArrayVar(&f.add, "add", nil, "html: also show the results in this file of JSON lines (may be repeated)")
 	fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print only errors on standard error")
 	return cmd
 }
 
@@ -132,13 +130,9 @@ func (f *plogpFlags) request() (bench.PlogpRequest, error) {
 
 // run samples and writes the results.
 func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest) error {
-	var all []bench.PlogpResult
-	for _, name := range f.add {
-		rs, err := readPlogp(name)
-		if err != nil {
-			return fmt.Errorf("--add: %w", err)
-		}
-		all = append(all, rs...)
+	all, err := addLines(nil, f.add, bench.ReadPlogp)
+	if err != nil {
+		return err
 	}
 	drift := false
 	if f.fabric != "none" {
@@ -146,7 +140,6 @@ func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest)
 			fmt.Fprintf(s.err, "sampling %s, %v\n", f.fabric, f.budget)
 		}
 		var res *bench.PlogpResult
-		var err error
 		switch {
 		case f.connect != "":
 			var secret []byte
@@ -169,7 +162,7 @@ func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest)
 		drift = res.Drift
 		all = append([]bench.PlogpResult{*res}, all...)
 	}
-	if err := f.write(s, all); err != nil {
+	if err := f.show(s, all); err != nil {
 		return err
 	}
 	if drift {
@@ -178,21 +171,8 @@ func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest)
 	return nil
 }
 
-func readPlogp(name string) ([]bench.PlogpResult, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	rs, err := bench.ReadPlogp(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return rs, nil
-}
-
-// write writes the results in the format of the flags.
-func (f *plogpFlags) write(s streams, rs []bench.PlogpResult) error {
+// show writes the results in the format of the flags.
+func (f *plogpFlags) show(s streams, rs []bench.PlogpResult) error {
 	var text, lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	for i := range rs {
@@ -214,10 +194,7 @@ func (f *plogpFlags) write(s streams, rs []bench.PlogpResult) error {
 		_, err := s.out.Write(b)
 		return err
 	}
-	if err := writeFile(f.out, b); err != nil {
-		return fmt.Errorf("--out: %w", err)
-	}
-	return nil
+	return f.file(b)
 }
 
 // page writes plogp.html and plogp.jsonl to the directory, and the tables to standard

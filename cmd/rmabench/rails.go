@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 
 // railsFlags are the flags of rails.
 type railsFlags struct {
-	req               bench.RailsRequest
-	sizes, form, file string
-	quiet             bool
+	outFlags
+	req   bench.RailsRequest
+	sizes string
 }
 
 func railsCommand(s streams) *cobra.Command {
@@ -41,8 +42,8 @@ size), and rates as given.`,
 			if f.req.Sizes, err = bench.ParseSizes(f.sizes); err != nil {
 				return usage(err)
 			}
-			if f.form != "table" && f.form != "json" {
-				return usage(fmt.Errorf("--format %q: want table, json", f.form))
+			if f.format != "table" && f.format != "json" {
+				return usage(fmt.Errorf("--format %q: want table, json", f.format))
 			}
 			if f.req.Fabric == "verbs" {
 				f.req.Fabric = "ibv"
@@ -63,30 +64,19 @@ size), and rates as given.`,
 	fl.IntVar(&f.req.Rounds, "rounds", 3, "number of repetitions of everything, in turn")
 	fl.DurationVar(&f.req.Time, "time", 200*time.Millisecond, "time per series")
 	fl.StringVar(&f.req.Rates, "rates", "", "what the links were shaped to, for the results")
-	fl.StringVar(&f.form, "format", "table", "table, or json: one object per line")
-	fl.StringVar(&f.file, "out", "", "write results to this file instead of standard output, at the end")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	f.flags(fl, "table, or json: one object per line")
 	return cmd
 }
 
 // run measures and writes the results.
 func (f *railsFlags) run(ctx context.Context, s streams) error {
-	bar := s.err
-	if f.quiet {
-		bar = nil
-	}
-	out, commit := output(s, f.file)
-	p := newProgress(bar, len(f.req.Ops)*len(f.req.Sizes))
-	var rs []bench.RailsResult
-	err := session.RailsLocal(ctx, f.req, s.err, func(r bench.RailsResult) error {
-		p.text = fmt.Sprintf("%s of %s", r.Op, bench.FormatSize(r.Size))
-		p.done()
-		if f.form == "json" {
-			return bench.WriteLines(out, []bench.RailsResult{r})
+	rs, err := gather(f.bar(s), len(f.req.Ops)*len(f.req.Sizes),
+		func(r *bench.RailsResult) string { return fmt.Sprintf("%s of %s", r.Op, bench.FormatSize(r.Size)) },
+		func(emit func(bench.RailsResult) error) error { return session.RailsLocal(ctx, f.req, s.err, emit) })
+	return errors.Join(err, f.write(s, func(w io.Writer, format string) error { // what was measured is kept
+		if format == "json" {
+			return bench.WriteLines(w, rs)
 		}
-		rs = append(rs, r)
-		return nil
-	})
-	p.close(err == nil)
-	return errors.Join(bench.WriteRails(out, rs), commit(), err) // what was measured is kept
+		return bench.WriteRails(w, rs)
+	}))
 }

@@ -13,16 +13,16 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // rendezvousFlags are the flags of rendezvous.
 type rendezvousFlags struct {
-	fabric, sizes, mode, format, out, connect string
-	token                                     secret
-	rounds, window                            int
-	time                                      time.Duration
-	pin, quiet, valid, check                  bool
+	outFlags
+	partnerFlags
+	fabric, sizes, mode string
+	rounds, window      int
+	time                time.Duration
+	pin, valid, check   bool
 }
 
 const rendezvousSizes = "64K:16M"
@@ -57,14 +57,11 @@ reads are measured twice in every round; the difference between the two is the n
 	fl.IntVar(&f.window, "window", 16, "messages, and reads, kept outstanding")
 	fl.IntVar(&f.rounds, "rounds", 7, "number of rounds")
 	fl.DurationVar(&f.time, "time", 100*time.Millisecond, "time per size, round and side")
-	fl.StringVar(&f.format, "format", "table", "table or json (one object per line)")
-	fl.StringVar(&f.out, "out", "", "write to this file instead of standard output, at the end")
-	fl.StringVar(&f.connect, "connect", "", "measure against `rmabench serve` at this host:port")
-	f.token.flags(fl)
+	f.outFlags.flags(fl, "table or json (one object per line)")
+	f.partnerFlags.flags(fl, "measure")
 	fl.BoolVar(&f.pin, "pin", true, "pin each rank to its own processor")
 	fl.BoolVar(&f.valid, "validate", false, "check every byte received (the results include the time for this)")
 	fl.BoolVar(&f.check, "check", false, fmt.Sprintf("exit code 1 if a ratio is below %v beyond the noise", bench.RendezvousGoal))
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }
 
@@ -87,25 +84,12 @@ func (f *rendezvousFlags) request() (req bench.Request, err error) {
 
 // run measures and writes the results.
 func (f *rendezvousFlags) run(ctx context.Context, s streams, req bench.Request) error {
-	inJob := jobenv.InJob() && f.connect == ""
-	if inJob {
-		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
-			return shown(session.InJob(ctx, req, nil)) // this rank has no results to write
-		}
+	if _, silent := f.inJob(); silent {
+		return shown(session.InJob(ctx, req, nil)) // this rank has no results to write
 	}
-	out, commit := output(s, f.out)
-	var bar io.Writer
-	if !f.quiet {
-		bar = s.err
-	}
-	p := newProgress(bar, req.Points())
-	var rs []bench.Result
-	err := measure(ctx, s, req, f.connect, &f.token, inJob, func(r bench.Result) error {
-		p.step(r)
-		rs = append(rs, r)
-		return nil
+	rs, err := gather(f.bar(s), req.Points(), pointText, func(emit func(bench.Result) error) error {
+		return measure(ctx, s, req, &f.partnerFlags, emit)
 	})
-	p.close(err == nil)
 	if err != nil {
 		return err
 	}
@@ -113,7 +97,7 @@ func (f *rendezvousFlags) run(ctx context.Context, s streams, req bench.Request)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(bench.WriteBeside(out, f.format, rows), commit()); err != nil {
+	if err := f.write(s, func(w io.Writer, format string) error { return bench.WriteBeside(w, format, rows) }); err != nil {
 		return err
 	}
 	if f.check && slices.ContainsFunc(rows, func(b bench.Beside) bool { return !b.Reached() }) {

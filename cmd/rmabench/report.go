@@ -216,7 +216,7 @@ func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) 
 	}
 	rep := &report.Report{When: time.Now()}
 	for _, name := range f.add {
-		if err := addFile(rep, name); err != nil {
+		if err := readFile(name, rep.Add); err != nil {
 			return fmt.Errorf("--add: %w", err)
 		}
 	}
@@ -234,19 +234,6 @@ func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) 
 		return failed
 	}
 	return errors.Join(failed, f.write(s, rep))
-}
-
-// addFile adds the results of a file of JSON lines.
-func addFile(rep *report.Report, name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := rep.Add(f); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 // measure adds the results of every request. The failure of a fabric becomes a note, and
@@ -277,7 +264,7 @@ func (f *reportFlags) measure(ctx context.Context, s streams, reqs []bench.Reque
 		var said bytes.Buffer
 		err := session.Local(ctx, req, &said, func(r bench.Result) error {
 			n++
-			p.step(r)
+			p.step(pointText(&r))
 			rep.Results = append(rep.Results, r)
 			return nil
 		})

@@ -20,7 +20,7 @@ import (
 func results(t *testing.T, path string) []bench.Result {
 	t.Helper()
 	var rep report.Report
-	require.NoError(t, addFile(&rep, path))
+	require.NoError(t, readFile(path, rep.Add))
 	return rep.Results
 }
 
@@ -42,7 +42,7 @@ func TestReportShowsTheModel(t *testing.T) {
 	check(dir)
 	var rep report.Report
 	lines := filepath.Join(dir, "results.jsonl")
-	require.NoError(t, addFile(&rep, lines))
+	require.NoError(t, readFile(lines, rep.Add))
 	require.Len(t, rep.Results, 2)
 	require.Len(t, rep.Plogp, 1)
 	require.NotEmpty(t, rep.Cells)
@@ -65,7 +65,7 @@ func TestReportCutByItsBudget(t *testing.T) {
 	require.Equal(t, exitOK, code, errs)
 	require.Contains(t, errs, "(100 %)")
 	var rep report.Report
-	require.NoError(t, addFile(&rep, filepath.Join(dir, "results.jsonl")))
+	require.NoError(t, readFile(filepath.Join(dir, "results.jsonl"), rep.Add))
 	require.Empty(t, rep.Cells)
 	require.Len(t, rep.Curves, 2, "what follows is measured")
 }

@@ -33,15 +33,14 @@ func (f *reportFlags) elsewhere(ctx context.Context, req bench.Request, rep *rep
 	if err := f.startElsewhere(ctx, lines, log, func(text string) {
 		if left > 0 {
 			left--
-			p.text = text
-			p.done()
+			p.step(text)
 		}
 	}); err != nil {
 		text, _ := os.ReadFile(log)
 		said := strings.Split(strings.TrimSpace(string(text)), "\n")
 		return fmt.Errorf("verbs: %s: %w; the end of %s:\n  %s", f.verbsBy, err, log, strings.Join(said[max(0, len(said)-elsewhereTail):], "\n  "))
 	}
-	return addFile(rep, lines)
+	return readFile(lines, rep.Add)
 }
 
 // startElsewhere runs the command and waits for its end.

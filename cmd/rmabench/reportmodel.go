@@ -89,8 +89,7 @@ func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Repo
 	defer func() { p.skip(left) }()
 	step := func(text string) {
 		left--
-		p.text = fabric + " " + text
-		p.done()
+		p.step(fabric + " " + text)
 	}
 	var said bytes.Buffer // a progress bar and other text would mix on one terminal
 	for _, part := range []struct {
@@ -109,11 +108,11 @@ func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Repo
 			var rs []choice.Result
 			req := f.cells(fabric)
 			n := len(req.Cells())
-			err := session.ChoiceLocal(ctx, req, &said, func(r choice.Result) error {
+			err := session.ChoiceLocal(ctx, req, &said, choice.Emit{Cell: func(r choice.Result) error {
 				step(fmt.Sprintf("%d × %s", r.N, r.Mix))
 				rs = append(rs, r)
 				return nil
-			})
+			}})
 			if len(rs) > 0 {
 				sum := choice.Summarize(rs)
 				sum.Seed, sum.Cut = 1, len(rs) < n
@@ -128,19 +127,18 @@ func (f *reportFlags) model(ctx context.Context, fabric string, rep *report.Repo
 			if err != nil {
 				return err
 			}
-			x, err := session.ExplainLocal(ctx, choice.Request{Fabric: fabric, Batch: sizes, Measure: true, Pin: f.pin, Time: f.time}, &said)
-			if err == nil {
-				rep.Explained = append(rep.Explained, *x)
+			return session.ChoiceLocal(ctx, choice.Request{Fabric: fabric, Batch: sizes, Measure: true, Pin: f.pin, Time: f.time}, &said, choice.Emit{Explain: func(x choice.Explanation) error {
+				rep.Explained = append(rep.Explained, x)
 				step("explain " + reportBatch)
-			}
-			return err
+				return nil
+			}})
 		}},
 		{"switch", func() error {
-			return session.CurvesLocal(ctx, choice.Request{Fabric: fabric, Curves: reportCurves, Most: reportMost, Pin: f.pin, Time: f.time}, &said, func(c choice.Curve) error {
+			return session.ChoiceLocal(ctx, choice.Request{Fabric: fabric, Curves: reportCurves, Most: reportMost, Pin: f.pin, Time: f.time}, &said, choice.Emit{Curve: func(c choice.Curve) error {
 				step(fmt.Sprintf("switch n=%d", c.N))
 				rep.Curves = append(rep.Curves, c)
 				return nil
-			})
+			}})
 		}},
 		{"overlap", func() error {
 			return session.OverlapLocal(ctx, f.overlap(fabric), &said, func(r overlap.Result) error {

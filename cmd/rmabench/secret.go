@@ -9,8 +9,31 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/wireup"
 )
+
+// partnerFlags are the flags of commands whose other rank may be on another host.
+type partnerFlags struct {
+	connect string
+	token   secret
+}
+
+// flags defines --connect and those of the secret.
+func (p *partnerFlags) flags(fl *pflag.FlagSet, measure string) {
+	fl.StringVar(&p.connect, "connect", "", measure+" against `rmabench serve` at this host:port")
+	p.token.flags(fl)
+}
+
+// inJob reports whether the ranks are those of a launcher's job. silent reports whether this
+// rank is one without results to show.
+func (p *partnerFlags) inJob() (yes, silent bool) {
+	if p.connect != "" || !jobenv.InJob() {
+		return false, false
+	}
+	cfg, err := jobenv.FromEnv()
+	return true, err == nil && cfg.Rank > 0
+}
 
 // secret is the secret shared with serve.
 type secret struct{ text, file string }

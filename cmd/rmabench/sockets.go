@@ -20,8 +20,8 @@ import (
 // socketsCommand measures rmanet beside sockets.
 func socketsCommand(s streams) *cobra.Command {
 	var req sockets.Request
-	var program, format, out string
-	var quiet bool
+	var program string
+	var o outFlags
 	cmd := &cobra.Command{
 		Use: "sockets", Short: "Measure rmanet beside Unix sockets and TCP",
 		Long: `Measure programs written for package net between two processes of this host: over
@@ -44,8 +44,8 @@ unary calls and streams of 64 KiB besides (grpc, grpc-stream).`,
   (cd examples/grpc && go build -o ../../bin/grpc .) && rmabench sockets --program bin/grpc`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(sockets.Formats, format) {
-				return usage(fmt.Errorf("--format %q: want %s", format, strings.Join(sockets.Formats, ", ")))
+			if !slices.Contains(sockets.Formats, o.format) {
+				return usage(fmt.Errorf("--format %q: want %s", o.format, strings.Join(sockets.Formats, ", ")))
 			}
 			if err := req.Check(); err != nil {
 				return usage(err)
@@ -53,7 +53,7 @@ unary calls and streams of 64 KiB besides (grpc, grpc-stream).`,
 			if jobenv.InJob() {
 				return usage(errors.New("sockets starts its ranks itself: run it outside of a job"))
 			}
-			return runSockets(cmd.Context(), s, req, program, format, out, quiet)
+			return runSockets(cmd.Context(), s, req, program, &o)
 		},
 	}
 	fl := cmd.Flags()
@@ -64,38 +64,22 @@ unary calls and streams of 64 KiB besides (grpc, grpc-stream).`,
 	fl.StringVar(&program, "program", "", "the program that the processes run (default: this one)")
 	fl.IntVar(&req.Rounds, "rounds", 3, "number of repetitions of everything, in turn")
 	fl.DurationVar(&req.Time, "time", 300*time.Millisecond, "time per series")
-	fl.StringVar(&format, "format", "table", "table, or json: one object per line for each series")
-	fl.StringVar(&out, "out", "", "write results to this file instead of standard output, at the end")
-	fl.BoolVarP(&quiet, "quiet", "q", false, "no progress on standard error")
+	o.flags(fl, "table, or json: one object per line for each series")
 	return cmd
 }
 
-func runSockets(ctx context.Context, s streams, req sockets.Request, program, format, out string, quiet bool) error {
-	var bar io.Writer
-	if !quiet {
-		bar = s.err
-	}
+func runSockets(ctx context.Context, s streams, req sockets.Request, program string, o *outFlags) error {
 	workloads := len(req.Workloads)
 	if workloads == 0 {
 		workloads = len(sockets.Workloads()) // those of another program make the bar end late
 	}
-	p := newProgress(bar, req.Rounds*len(req.Busy)*len(req.Transports)*len(req.Conns)*workloads)
-	var rs []sockets.Result
-	err := session.SocketsLocal(ctx, req, program, s.err, func(r sockets.Result) error {
-		p.text = r.Transport + " " + r.Workload
-		p.done()
-		rs = append(rs, r)
-		return nil
-	})
-	p.close(err == nil)
+	total := req.Rounds * len(req.Busy) * len(req.Transports) * len(req.Conns) * workloads
+	rs, err := gather(o.bar(s), total, func(r *sockets.Result) string { return r.Transport + " " + r.Workload },
+		func(emit func(sockets.Result) error) error {
+			return session.SocketsLocal(ctx, req, program, s.err, emit)
+		})
 	if err != nil {
 		return err
 	}
-	w, commit := output(s, out)
-	return errors.Join(sockets.Write(w, format, rs), commit())
-}
-
-// socketsChild is the command of the processes of session.SocketsLocal.
-func socketsChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
-	return true, sockets.Child(ctx, in, out)
+	return o.write(s, func(w io.Writer, format string) error { return sockets.Write(w, format, rs) })
 }

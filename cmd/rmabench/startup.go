@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -31,11 +30,5 @@ func (f *plogpFlags) runStartup(ctx context.Context, s streams, budgeted bool) e
 	if err != nil {
 		return err
 	}
-	out, commit := output(s, f.out)
-	if f.format == "json" {
-		err = json.NewEncoder(out).Encode(res)
-	} else {
-		err = res.WriteText(out)
-	}
-	return errors.Join(err, commit())
+	return f.writeOne(s, res, res.WriteText)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
 	"github.com/seed33544411/rma/internal/bench/report"
-	"github.com/seed33544411/rma/internal/bench/session"
 )
 
 // switchFlags are the flags of switch in addition to those of choice.
@@ -59,10 +58,10 @@ a batch over half a round trip.`,
 	fl.Lookup("time").Usage = "time per size"
 	fl.IntSliceVarP(&f.n, "batches", "n", choice.DefaultCurves, "messages in a batch")
 	fl.StringVar(&f.most, "max", bench.FormatSize(choice.DefaultMost), "largest message; batches have at most 16M")
+	f.quietFlag(fl)
 	fl.BoolVar(&f.check, "check", false, "exit code 1 if there is a step down")
 	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
 	fl.StringArrayVar(&f.add, "add", nil, "also show the results in this file of JSON lines on the page (may be repeated)")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	return cmd
 }
 
@@ -86,32 +85,20 @@ func (f *switchFlags) curves(r *choice.Request) error {
 
 // run measures and writes the curves.
 func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) error {
-	if _, silent := f.inJob(); silent {
-		return f.play(ctx, s, req, choice.Emit{}, nil)
-	}
-	var bar io.Writer
-	if !f.quiet {
-		bar = s.err
-	}
-	p := newProgress(bar, len(req.Curves))
-	var cs []choice.Curve
-	emit := func(c choice.Curve) error {
-		p.text = c.Fabric + " n=" + strconv.Itoa(c.N)
-		p.done()
-		cs = append(cs, c)
-		return nil
-	}
-	err := f.play(ctx, s, req, choice.Emit{Curve: emit}, func() error { return session.CurvesLocal(ctx, req, s.err, emit) })
-	p.close(err == nil)
-	if err != nil {
+	cs, shows, err := gatherChoice(ctx, &f.choiceFlags, s, req, f.bar(s), len(req.Curves), func(c *choice.Curve) string { return c.Fabric + " n=" + strconv.Itoa(c.N) },
+		func(emit func(choice.Curve) error) choice.Emit { return choice.Emit{Curve: emit} })
+	if err != nil || !shows {
 		return err
 	}
-	out, commit := output(s, f.out)
-	if err := errors.Join(choice.WriteCurves(out, f.format, cs), commit()); err != nil {
+	if err := f.write(s, func(w io.Writer, format string) error { return choice.WriteCurves(w, format, cs) }); err != nil {
 		return err
 	}
 	if f.html != "" {
-		if err := f.page(cs); err != nil {
+		all, err := addLines(cs, f.add, choice.ReadCurves)
+		if err == nil {
+			err = writePage(f.html, func(w io.Writer) error { return report.WriteCurves(w, all, time.Now()) })
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -119,16 +106,4 @@ func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) er
 		return errSilent // the output contains the reason
 	}
 	return nil
-}
-
-// page writes the page of --html.
-func (f *switchFlags) page(cs []choice.Curve) error {
-	for _, name := range f.add {
-		more, err := readLines(name, choice.ReadCurves)
-		if err != nil {
-			return fmt.Errorf("--add: %w", err)
-		}
-		cs = append(cs, more...)
-	}
-	return writePage(f.html, func(w io.Writer) error { return report.WriteCurves(w, cs, time.Now()) })
 }

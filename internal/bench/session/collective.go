@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/seed33544411/rma"
@@ -11,9 +10,6 @@ import (
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/topo"
 )
-
-// CollectiveArg is ChildArg for CollectiveLocal; the program must call CollectiveChild then.
-const CollectiveArg = "collective-rank"
 
 // CollectiveLocal measures collective operations among processes that it starts on this host.
 func CollectiveLocal(ctx context.Context, req collective.Request, stderr io.Writer, emit func(collective.Result) error) error {
@@ -39,7 +35,7 @@ func collectiveLocal[T any](ctx context.Context, req collective.Request, stderr 
 	if err := req.Check(); err != nil {
 		return err
 	}
-	spec := ranks(CollectiveArg, req.Ranks, req.Fabric)
+	spec := ranks(collectiveArg, req.Ranks, req.Fabric)
 	if req.Copies {
 		spec.Env = append(spec.Env, links.EnvDisableCMA+"=1")
 	}
@@ -54,15 +50,12 @@ func collectiveLocal[T any](ctx context.Context, req collective.Request, stderr 
 	return localResults(ctx, spec, req, stderr, want, is, emit)
 }
 
-// CollectiveChild is the main function of a program started with CollectiveArg.
-func CollectiveChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+// collectiveChild is the child of CollectiveLocal and the others.
+func collectiveChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req collective.Request
-	return engineChild(ctx, in, &req, func(eng *rma.Engine) error {
-		enc := json.NewEncoder(out)
+	return withEngine(ctx, in, &req, func(eng *rma.Engine) error {
 		return collective.Run(ctx, eng, req, collective.Emit{
-			Latency: func(r collective.Result) error { return enc.Encode(r) },
-			Choice:  func(r collective.ChoiceResult) error { return enc.Encode(r) },
-			Hidden:  func(h collective.Hidden) error { return enc.Encode(h) },
+			Latency: lineTo[collective.Result](out), Choice: lineTo[collective.ChoiceResult](out), Hidden: lineTo[collective.Hidden](out),
 		})
 	})
 }

@@ -5,8 +5,9 @@
 // # Files
 //
 //	session.go  measuring in a job; opening and connecting a fabric's link
-//	local.go    Local, and Child for the processes that it starts
-//	plogp.go    the same for sampling
+//	local.go    Local, and Children, the processes that are started
+//	plogp.go    the same for sampling; rails.go for several links; sockets.go, overlap.go and
+//	collective.go  for what these measure
 //	startup.go  the same for starts of engines
 //	engine.go   the same through package rma, for pairs of ranks
 //	choice.go   the same for comparing modes

@@ -13,9 +13,6 @@ import (
 	"github.com/seed33544411/rma/internal/jobenv"
 )
 
-// EngineArg is ChildArg for EngineLocal; the program must call EngineChild then.
-const EngineArg = "engine-rank"
-
 // engineSampling is the engine's budget for sampling before it measures. The default
 // budget is made for a fast start, and is less.
 const engineSampling = 200 * time.Millisecond
@@ -26,28 +23,24 @@ func EngineLocal(ctx context.Context, req bench.Request, pairs int, stderr io.Wr
 	if err := req.CheckEngine(); err != nil {
 		return err
 	}
-	return localPoints(ctx, ranks(EngineArg, 2*pairs, req.Fabric, "RMA_MODE="+req.Plans[0].Mode), req, stderr, emit)
+	return localPoints(ctx, ranks(engineArg, 2*pairs, req.Fabric, "RMA_MODE="+req.Plans[0].Mode), req, stderr, emit)
 }
 
-// EngineChild is the main function of a program started with EngineArg.
-func EngineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+// engineChild is the child of EngineLocal.
+func engineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req bench.Request
-	return engineChild(ctx, in, &req, func(eng *rma.Engine) error {
-		w, err := bench.NewWriter(out, "json")
-		if err != nil {
-			return err
-		}
-		return bench.RunEngine(ctx, eng, req, w.Write)
+	return withEngine(ctx, in, &req, func(eng *rma.Engine) error {
+		return bench.RunEngine(ctx, eng, req, lineTo[bench.Result](out))
 	})
 }
 
 // hosted is a request for ranks that count as those of different hosts although they are on one.
 type hosted interface{ HostOf(rank int) string }
 
-// engineChild reads the request and calls run with an engine. It samples the link again into
+// withEngine reads the request and calls run with an engine. It samples the link again into
 // a temporary directory: the user's saved profiles may come from a busier time, and are left
 // unchanged. Each rank reports its own error: a rank that fails ends the others.
-func engineChild(ctx context.Context, in io.Reader, req any, run func(*rma.Engine) error) (shows bool, err error) {
+func withEngine(ctx context.Context, in io.Reader, req any, run func(*rma.Engine) error) (shows bool, err error) {
 	cfg, err := jobenv.FromEnv()
 	if err != nil {
 		return true, err

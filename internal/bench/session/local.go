@@ -10,16 +10,43 @@ import (
 	"os"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/sockets"
 	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/launch"
 	"github.com/seed33544411/rma/internal/links"
 )
 
-// ChildArg is the argument with which Local starts this program again; the program must
-// call Child then.
-const ChildArg = "measuring-rank"
+// Children are the main functions of the processes that functions of this package start, by
+// the argument with which they start this program again: it must call that function then. It
+// reads the request from in and writes results as JSON lines to out; shows reports whether its
+// rank has errors to show.
+var Children = map[string]func(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error){
+	ChildArg:      pointsChild,
+	engineArg:     engineChild,
+	plogpArg:      plogpChild,
+	startupArg:    startupChild,
+	railsArg:      railsChild,
+	choiceArg:     choiceChild,
+	overlapArg:    overlapChild,
+	collectiveArg: collectiveChild,
+	sockets.Arg: func(ctx context.Context, in io.Reader, out io.Writer) (bool, error) {
+		return true, sockets.Child(ctx, in, out)
+	},
+}
 
-// maxRequest bounds the request that Child reads.
+// Arguments of Children.
+const (
+	ChildArg      = "measuring-rank" // of Local
+	engineArg     = "engine-rank"
+	plogpArg      = "sampling-rank"
+	startupArg    = "starting-rank"
+	railsArg      = "rails-rank"
+	choiceArg     = "comparing-rank"
+	overlapArg    = "computing-rank"
+	collectiveArg = "collective-rank"
+)
+
+// maxRequest bounds the request that a child reads.
 const maxRequest = 1 << 20
 
 // Local measures between two processes that it starts on this host: this program with
@@ -123,18 +150,19 @@ func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer
 // ErrReported is a failure that a child has already reported on stderr.
 var ErrReported = errors.New("measuring failed")
 
-// Child is the main function of a program started with ChildArg: it reads the request
-// from in, measures, and writes results as JSON lines to out.
-func Child(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+// pointsChild is the child of Local.
+func pointsChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req bench.Request
 	if err := childRequest(in, &req); err != nil {
 		return true, err
 	}
-	w, err := bench.NewWriter(out, "json")
-	if err != nil {
-		return true, err
-	}
-	return InJob(ctx, req, w.Write)
+	return InJob(ctx, req, lineTo[bench.Result](out))
+}
+
+// lineTo returns a function that writes results as JSON lines.
+func lineTo[T any](out io.Writer) func(T) error {
+	enc := json.NewEncoder(out)
+	return func(x T) error { return enc.Encode(x) }
 }
 
 // childRequest reads the request on rank 0; the other ranks have none.

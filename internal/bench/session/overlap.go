@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 
@@ -10,9 +9,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench/overlap"
 	"github.com/seed33544411/rma/internal/jobenv"
 )
-
-// OverlapArg is ChildArg for OverlapLocal; the program must call OverlapChild then.
-const OverlapArg = "computing-rank"
 
 // OverlapLocal measures communication during computation between two processes that it starts
 // on this host. The ranks are not pinned: the link may use an idle processor.
@@ -55,7 +51,7 @@ func loadLocal(ctx context.Context, req overlap.Request, stderr io.Writer, emit 
 
 // overlapRanks measures req between two processes with env added to their environment.
 func overlapRanks(ctx context.Context, req overlap.Request, env []string, stderr io.Writer, emit func(overlap.Result) error) error {
-	return localResults(ctx, ranks(OverlapArg, 2, req.Fabric, env...), req, stderr, -1, func(r *overlap.Result) bool { return r.What == req.What }, emit)
+	return localResults(ctx, ranks(overlapArg, 2, req.Fabric, env...), req, stderr, -1, func(r *overlap.Result) bool { return r.What == req.What }, emit)
 }
 
 // OverlapInJob is OverlapLocal for the two ranks of the job that the environment describes.
@@ -72,11 +68,10 @@ func OverlapInJob(ctx context.Context, req overlap.Request, emit func(overlap.Re
 	return cfg.Rank == 0, overlap.Run(ctx, eng, req, emit)
 }
 
-// OverlapChild is the main function of a program started with OverlapArg.
-func OverlapChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+// overlapChild is the child of OverlapLocal.
+func overlapChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req overlap.Request
-	return engineChild(ctx, in, &req, func(eng *rma.Engine) error {
-		enc := json.NewEncoder(out)
-		return overlap.Run(ctx, eng, req, func(r overlap.Result) error { return enc.Encode(r) })
+	return withEngine(ctx, in, &req, func(eng *rma.Engine) error {
+		return overlap.Run(ctx, eng, req, lineTo[overlap.Result](out))
 	})
 }

@@ -6,12 +6,7 @@ import (
 	"io"
 
 	"github.com/seed33544411/rma/internal/bench"
-	"github.com/seed33544411/rma/internal/links"
-	"github.com/seed33544411/rma/internal/wireup"
 )
-
-// PlogpArg is ChildArg for PlogpLocal; the program must call PlogpChild then.
-const PlogpArg = "sampling-rank"
 
 // plogpInput is the request to a child, including the fields that are not sent to
 // rank 1.
@@ -28,11 +23,11 @@ func PlogpLocal(ctx context.Context, req bench.PlogpRequest, stderr io.Writer) (
 		return nil, err
 	}
 	in := plogpInput{PlogpRequest: req, Profiles: req.Profiles, Save: req.Save, Device: req.Device}
-	return localResult(ctx, PlogpArg, in, stderr, func(r *bench.PlogpResult) bool { return r.Fabric != "" })
+	return localResult(ctx, plogpArg, in, stderr, func(r *bench.PlogpResult) bool { return r.Fabric != "" })
 }
 
-// PlogpChild is the main function of a program started with PlogpArg.
-func PlogpChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+// plogpChild is the child of PlogpLocal.
+func plogpChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req plogpInput
 	if err := childRequest(in, &req); err != nil {
 		return true, err
@@ -49,19 +44,14 @@ func PlogpChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, e
 // PlogpInJob samples the link between ranks 0 and 1 of the job that the environment
 // describes. Rank 0 gets the result, the others nil.
 func PlogpInJob(ctx context.Context, req bench.PlogpRequest) (res *bench.PlogpResult, shows bool, err error) {
-	shows, err = inJob(ctx, func(ctx context.Context, job *wireup.Job, o links.Options) error {
-		return plogpBetween(ctx, job, o, &req, &res)
-	})
+	shows, err = inJob(ctx, plogp(req, &res))
 	return res, shows, err
 }
 
-// plogpBetween samples the link between ranks 0 and 1 of a job; rank 0 gets the result.
-func plogpBetween(ctx context.Context, job *wireup.Job, o links.Options, req *bench.PlogpRequest, res **bench.PlogpResult) error {
-	return between(ctx, job, o, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
-		r, err := bench.Plogp(ctx, ctl, open, *req)
-		if res != nil {
-			*res = r
-		}
+// plogp is bench.Plogp in a job; rank 0 gets the result.
+func plogp(req bench.PlogpRequest, res **bench.PlogpResult) part {
+	return between(&req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) (err error) {
+		*res, err = bench.Plogp(ctx, ctl, open, req)
 		return err
 	})
 }

@@ -139,11 +139,11 @@ func attend(ctx context.Context, job *wireup.Job, hello time.Duration, o links.O
 	}
 	switch string(kind) {
 	case kindPoints:
-		return measure(ctx, job, o, bench.Request{}, nil)
+		return points(bench.Request{}, nil)(ctx, job, o)
 	case kindPlogp:
-		return plogpBetween(ctx, job, o, &bench.PlogpRequest{}, nil)
+		return plogp(bench.PlogpRequest{}, new(*bench.PlogpResult))(ctx, job, o)
 	case kindChoice:
-		return choiceBetween(ctx, job, o, choice.Request{}, choice.Emit{})
+		return choices(choice.Request{}, choice.Emit{})(ctx, job, o)
 	}
 	return fmt.Errorf("%w: %q", ErrKind, kind)
 }
@@ -174,9 +174,7 @@ func Connect(ctx context.Context, addr string, token []byte, req bench.Request, 
 	if err := req.Check(); err != nil {
 		return err
 	}
-	return connect(ctx, addr, token, kindPoints, func(job *wireup.Job, o links.Options) error {
-		return measure(ctx, job, o, req, emit)
-	})
+	return connect(ctx, addr, token, kindPoints, points(req, emit))
 }
 
 // PlogpConnect samples between this process and `serve` at addr.
@@ -184,9 +182,7 @@ func PlogpConnect(ctx context.Context, addr string, token []byte, req bench.Plog
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
-	err = connect(ctx, addr, token, kindPlogp, func(job *wireup.Job, o links.Options) error {
-		return plogpBetween(ctx, job, o, &req, &res)
-	})
+	err = connect(ctx, addr, token, kindPlogp, plogp(req, &res))
 	return res, err
 }
 
@@ -195,14 +191,12 @@ func ChoiceConnect(ctx context.Context, addr string, token []byte, req choice.Re
 	if err := req.Check(); err != nil {
 		return err
 	}
-	return connect(ctx, addr, token, kindChoice, func(job *wireup.Job, o links.Options) error {
-		return choiceBetween(ctx, job, o, req, emit)
-	})
+	return connect(ctx, addr, token, kindChoice, choices(req, emit))
 }
 
 // connect joins the job of `serve` at addr as rank 0, publishes the kind of work, and runs
-// part.
-func connect(ctx context.Context, addr string, token []byte, kind string, part func(*wireup.Job, links.Options) error) (err error) {
+// its part.
+func connect(ctx context.Context, addr string, token []byte, kind string, mine part) (err error) {
 	// The tcp link listens on the address from which this host reaches the other one.
 	// Connecting the datagram socket sends nothing: it looks up the route.
 	var d net.Dialer
@@ -226,5 +220,5 @@ func connect(ctx context.Context, addr string, token []byte, kind string, part f
 	if err := job.Put(ctx, kindKey, []byte(kind)); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	return part(job, links.Options{Bind: bind})
+	return mine(ctx, job, links.Options{Bind: bind})
 }

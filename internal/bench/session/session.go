@@ -25,14 +25,15 @@ var ErrSize = errors.New("measuring needs a job of at least 2 ranks")
 // other ranks wait. Every rank calls it with the same request. shows is true on rank 0,
 // the only one with results to show.
 func InJob(ctx context.Context, req bench.Request, emit Emit) (shows bool, err error) {
-	return inJob(ctx, func(ctx context.Context, job *wireup.Job, o links.Options) error {
-		return measure(ctx, job, o, req, emit)
-	})
+	return inJob(ctx, points(req, emit))
 }
+
+// part is what rank 0 or 1 of a job does to measure between the two.
+type part func(ctx context.Context, job *wireup.Job, o links.Options) error
 
 // inJob runs both on ranks 0 and 1 of the job that the environment describes, with links
 // over which the two reach each other.
-func inJob(ctx context.Context, both func(context.Context, *wireup.Job, links.Options) error) (shows bool, err error) {
+func inJob(ctx context.Context, both part) (shows bool, err error) {
 	cfg, err := jobenv.FromEnv()
 	if err != nil {
 		return true, err
@@ -95,16 +96,22 @@ func wait(ctx context.Context, job *wireup.Job) error {
 // received everything that it needs.
 const settle = 2 * time.Second
 
-// measure runs rank 0's or rank 1's part of a measurement in a job.
-func measure(ctx context.Context, job *wireup.Job, o links.Options, req bench.Request, emit Emit) error {
-	return between(ctx, job, o, &req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
+// points is bench.Run in a job.
+func points(req bench.Request, emit Emit) part {
+	return between(&req.Fabric, func(ctx context.Context, ctl bench.Control, open bench.Opener) error {
 		return bench.Run(ctx, ctl, open, req, emit)
 	})
 }
 
 // between runs run on ranks 0 and 1 and cancels it when the other rank is gone. If the
 // request names no fabric, rank 0 uses that of the environment.
-func between(ctx context.Context, job *wireup.Job, o links.Options, fabric *string, run func(context.Context, bench.Control, bench.Opener) error) error {
+func between(fabric *string, run func(context.Context, bench.Control, bench.Opener) error) part {
+	return func(ctx context.Context, job *wireup.Job, o links.Options) error {
+		return runBetween(ctx, job, o, fabric, run)
+	}
+}
+
+func runBetween(ctx context.Context, job *wireup.Job, o links.Options, fabric *string, run func(context.Context, bench.Control, bench.Opener) error) error {
 	forced, o, err := links.FromEnv(o)
 	if err != nil {
 		return err

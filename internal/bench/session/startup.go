@@ -10,21 +10,17 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
-// StartupArg is ChildArg for StartupLocal; the program must call StartupChild
-// then.
-const StartupArg = "starting-rank"
-
 // StartupLocal measures starts of engines between two processes that it starts
 // on this host.
 func StartupLocal(ctx context.Context, req bench.StartupRequest, stderr io.Writer) (res *bench.Startup, err error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
-	return localResult(ctx, StartupArg, req, stderr, func(r *bench.Startup) bool { return r.Fabric != "" })
+	return localResult(ctx, startupArg, req, stderr, func(r *bench.Startup) bool { return r.Fabric != "" })
 }
 
-// StartupChild is the main function of a program started with StartupArg.
-func StartupChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+// startupChild is the child of StartupLocal.
+func startupChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
 	var req bench.StartupRequest
 	if err := childRequest(in, &req); err != nil {
 		return true, err
