@@ -195,7 +195,7 @@ Peer.Stats shows; nothing is measured.`,
 // errors are usage errors.
 func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Request) error) (choice.Request, error) {
 	req := choice.Request{Fabric: f.fabric, Op: f.op, Seed: f.seed, Rounds: f.rounds, Time: f.time, Budget: f.budget, Sampling: f.sampling, Calibration: f.calibration, Recalibrate: f.recalibrate, Bare: f.bare, Pin: f.pin, Table: f.table}
-	if err := checkFabricAndFormat(f.fabric, f.format, choice.Formats); err != nil {
+	if err := checkFabricAndFormat(f.fabric, &f.outFlags, rowFormats); err != nil {
 		return req, err
 	}
 	// Zero stands for the default in a Request; on the command line it is an error.
@@ -247,14 +247,11 @@ func gatherChoice[R any](ctx context.Context, f *choiceFlags, s streams, req cho
 
 // compareCells measures and writes results of any type. emit makes a choice.Emit of a function
 // that takes results; sum computes the summary that is written last.
-func compareCells[R, S any](ctx context.Context, f *choiceFlags, s streams, req choice.Request, writer func(io.Writer, string) (choice.Writer[R, S], error),
+func compareCells[R, S any](ctx context.Context, f *choiceFlags, s streams, req choice.Request, writer func(io.Writer, string) choice.Writer[R, S],
 	text func(*R) string, emit func(func(R) error) choice.Emit, sum func(rs []R, cut bool) S,
 ) (rs []R, err error) {
 	out, commit := f.output(s)
-	w, err := writer(out, f.format)
-	if err != nil {
-		return nil, usage(err)
-	}
+	w := writer(out, f.format)
 	total := len(req.Cells())
 	rs, shows, err := gatherChoice(ctx, f, s, req, f.barBeside(s), total, text, func(take func(R) error) choice.Emit {
 		return emit(func(r R) error { return errors.Join(take(r), w.Write(r)) })
@@ -339,7 +336,7 @@ func (f *choiceFlags) explainRails(s streams) error {
 	if err != nil {
 		return usage(err)
 	}
-	if err := checkFabricAndFormat(f.fabric, f.format, choice.Formats); err != nil {
+	if err := checkFabricAndFormat(f.fabric, &f.outFlags, rowFormats); err != nil {
 		return usage(err)
 	}
 	c := bench.CutOver(rails, n)
@@ -410,9 +407,7 @@ func (f *choiceFlags) compareMixing(ctx context.Context, s streams, req choice.R
 	if err != nil || !shows {
 		return err
 	}
-	return f.write(s, func(w io.Writer, format string) error {
-		return choice.WriteMixing(w, format, choice.SummarizeMixing(rs))
-	})
+	return writeRows(&f.outFlags, s, choice.SummarizeMixing(rs), choice.WriteMixing)
 }
 
 // ablate measures design choices and writes the results.
@@ -422,5 +417,5 @@ func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request)
 	if err != nil || !shows {
 		return err
 	}
-	return f.write(s, func(w io.Writer, format string) error { return choice.WriteAblations(w, format, as) })
+	return writeRows(&f.outFlags, s, as, choice.WriteAblations)
 }

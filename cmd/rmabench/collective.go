@@ -122,7 +122,7 @@ func (f *collFlags) common(fl *pflag.FlagSet, sizes string) {
 
 // requests returns a request for each number of ranks. Its errors are usage errors.
 func (f *collFlags) requests() (reqs []collective.Request, err error) {
-	if err := checkFabricAndFormat(f.req.Fabric, f.format, collective.Formats); err != nil {
+	if err := checkFabricAndFormat(f.req.Fabric, &f.outFlags, rowFormats); err != nil {
 		return nil, err
 	}
 	if f.req.Sizes, err = bench.ParseSizes(f.sizes); err != nil {
@@ -180,10 +180,7 @@ func (f *collFlags) measure(ctx context.Context, s streams, reqs []collective.Re
 	if len(rs) == 0 || ctx.Err() != nil {
 		return failed
 	}
-	return errors.Join(failed, f.write(s, func(w io.Writer, format string) error { // what was measured is kept
-		if format == "json" {
-			return bench.WriteLines(w, rs)
-		}
+	return errors.Join(failed, writeRows(&f.outFlags, s, rs, func(w io.Writer, rs []collective.Result) error { // what was measured is kept
 		err := collective.WriteText(w, rs)
 		if err == nil && f.plot {
 			err = plotRatios(w, rs)

@@ -114,12 +114,13 @@ func (f *compareFlags) request() (req compare.Request, err error) {
 		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(compareFabrics, ", "))
 	case f.through != throughEngine && f.through != throughChannel:
 		return req, fmt.Errorf("--through %q: want %s or %s", f.through, throughEngine, throughChannel)
-	case !slices.Contains(compare.Formats, f.format):
-		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(compare.Formats, ", "))
 	case f.plot && f.format == "json":
 		return req, errors.New("--plot requires the table format, not --format json")
 	case f.rounds <= 0 || f.time <= 0 || f.limit <= 0:
 		return req, errors.New("--rounds, --time and --limit: want positive values")
+	}
+	if err := f.outFlags.check(rowFormats); err != nil {
+		return req, err
 	}
 	if req.Tests, err = compare.ParseTests(f.tests); err != nil {
 		return req, fmt.Errorf("--tests: %w", err)
@@ -186,8 +187,8 @@ func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) 
 	if err != nil {
 		return err
 	}
-	err = f.write(s, func(w io.Writer, format string) error {
-		err := compare.Write(w, format, rows)
+	err = writeRows(&f.outFlags, s, rows, func(w io.Writer, rows []compare.Row) error {
+		err := compare.WriteText(w, rows)
 		if err == nil && f.plot {
 			_, err = fmt.Fprintln(w)
 			err = errors.Join(err, compare.WritePlot(w, rows))

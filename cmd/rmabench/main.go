@@ -84,14 +84,11 @@ func usage(err error) error {
 
 // checkFabricAndFormat returns an error of the command line if one of the two flags has a value
 // that does not exist.
-func checkFabricAndFormat(fabric, format string, formats []string) error {
-	switch {
-	case !slices.Contains(bench.Fabrics, fabric):
+func checkFabricAndFormat(fabric string, o *outFlags, formats []string) error {
+	if !slices.Contains(bench.Fabrics, fabric) {
 		return fmt.Errorf("--fabric %q: want %s", fabric, strings.Join(bench.Fabrics, ", "))
-	case !slices.Contains(formats, format):
-		return fmt.Errorf("--format %q: want %s", format, strings.Join(formats, ", "))
 	}
-	return nil
+	return o.check(formats)
 }
 
 // errSilent is a failure that has already been reported.

@@ -110,7 +110,7 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 	}
 	p.Batch = f.batch
 	req := bench.Request{Fabric: f.fabric, Label: f.label, Pin: f.pin, Sampling: f.sampling, Calibration: f.calibration}
-	if err := checkFabricAndFormat(f.fabric, f.format, bench.Formats); err != nil {
+	if err := checkFabricAndFormat(f.fabric, &f.outFlags, bench.Formats); err != nil {
 		return req, err
 	}
 	if changed("sizes") {

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/collective"
 	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/session"
@@ -89,10 +87,5 @@ func (f *nbcFlags) run(ctx context.Context, s streams, reqs []collective.Request
 	if len(hs) == 0 || ctx.Err() != nil {
 		return failed
 	}
-	return errors.Join(failed, f.write(s, func(w io.Writer, format string) error { // what was measured is kept
-		if format == "json" {
-			return bench.WriteLines(w, hs)
-		}
-		return collective.WriteHidden(w, hs)
-	}))
+	return errors.Join(failed, writeRows(&f.outFlags, s, hs, collective.WriteHidden)) // what was measured is kept
 }

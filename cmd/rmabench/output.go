@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -137,6 +139,14 @@ func (o *outFlags) quietFlag(fl *pflag.FlagSet) {
 	fl.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on standard error")
 }
 
+// check refuses other formats.
+func (o *outFlags) check(formats []string) error {
+	if !slices.Contains(formats, o.format) {
+		return fmt.Errorf("--format %q: want %s", o.format, strings.Join(formats, ", "))
+	}
+	return nil
+}
+
 // bar returns where progress is shown, nil if nowhere.
 func (o *outFlags) bar(s streams) io.Writer {
 	if o.quiet {
@@ -154,20 +164,25 @@ func (o *outFlags) barBeside(s streams) io.Writer {
 	return o.bar(s)
 }
 
-// write writes results at the end of a measurement.
-func (o *outFlags) write(s streams, results func(w io.Writer, format string) error) error {
+// rowFormats are the formats of writeRows.
+var rowFormats = []string{"table", "json"}
+
+// writeRows writes results as JSON lines, or for people by table.
+func writeRows[T any](o *outFlags, s streams, rows []T, table func(io.Writer, []T) error) error {
 	out, commit := o.output(s)
-	return errors.Join(results(out, o.format), commit())
+	if o.format == "json" {
+		table = bench.WriteLines[T]
+	}
+	return errors.Join(table(out, rows), commit())
 }
 
 // writeOne writes x as JSON, or for people by text.
 func (o *outFlags) writeOne(s streams, x any, text func(io.Writer) error) error {
-	return o.write(s, func(w io.Writer, format string) error {
-		if format == "json" {
-			return json.NewEncoder(w).Encode(x)
-		}
-		return text(w)
-	})
+	out, commit := o.output(s)
+	if o.format == "json" {
+		return errors.Join(json.NewEncoder(out).Encode(x), commit())
+	}
+	return errors.Join(text(out), commit())
 }
 
 // output returns standard output, or a buffer that commit writes to the file of --out.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 	"time"
@@ -157,7 +156,7 @@ func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapF
 
 // check completes the request; its errors are usage errors.
 func (f *overlapFlags) check() error {
-	if err := checkFabricAndFormat(f.req.Fabric, f.format, overlap.Formats); err != nil {
+	if err := checkFabricAndFormat(f.req.Fabric, &f.outFlags, rowFormats); err != nil {
 		return err
 	}
 	if f.sizes != "" {
@@ -217,7 +216,7 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	return f.write(s, func(w io.Writer, format string) error { return overlap.Write(w, format, rs) })
+	return writeRows(&f.outFlags, s, rs, overlap.WriteText)
 }
 
 // overlapPeers measures other libraries.

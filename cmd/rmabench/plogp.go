@@ -32,8 +32,6 @@ type plogpFlags struct {
 	add                          []string
 }
 
-var plogpFormats = []string{"table", "json", "html"}
-
 func plogpCommand(s streams) *cobra.Command {
 	f := &plogpFlags{}
 	cmd := &cobra.Command{
@@ -100,8 +98,8 @@ func (f *plogpFlags) request() (bench.PlogpRequest, error) {
 	if f.fabric != "none" && !slices.Contains(bench.Fabrics, f.fabric) {
 		return req, fmt.Errorf("--fabric %q: want %s or none", f.fabric, strings.Join(bench.Fabrics, ", "))
 	}
-	if !slices.Contains(plogpFormats, f.format) {
-		return req, fmt.Errorf("--format %q: want %s", f.format, strings.Join(plogpFormats, ", "))
+	if err := f.check([]string{"table", "json", "html"}); err != nil {
+		return req, err
 	}
 	if len(f.add) > 0 && f.format != "html" {
 		return req, errors.New("--add is for --format html")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -42,8 +41,8 @@ size), and rates as given.`,
 			if f.req.Sizes, err = bench.ParseSizes(f.sizes); err != nil {
 				return usage(err)
 			}
-			if f.format != "table" && f.format != "json" {
-				return usage(fmt.Errorf("--format %q: want table, json", f.format))
+			if err := f.check(rowFormats); err != nil {
+				return usage(err)
 			}
 			if f.req.Fabric == "verbs" {
 				f.req.Fabric = "ibv"
@@ -73,10 +72,5 @@ func (f *railsFlags) run(ctx context.Context, s streams) error {
 	rs, err := gather(f.bar(s), len(f.req.Ops)*len(f.req.Sizes),
 		func(r *bench.RailsResult) string { return fmt.Sprintf("%s of %s", r.Op, bench.FormatSize(r.Size)) },
 		func(emit func(bench.RailsResult) error) error { return session.RailsLocal(ctx, f.req, s.err, emit) })
-	return errors.Join(err, f.write(s, func(w io.Writer, format string) error { // what was measured is kept
-		if format == "json" {
-			return bench.WriteLines(w, rs)
-		}
-		return bench.WriteRails(w, rs)
-	}))
+	return errors.Join(err, writeRows(&f.outFlags, s, rs, bench.WriteRails)) // what was measured is kept
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -67,7 +66,7 @@ reads are measured twice in every round; the difference between the two is the n
 
 // request builds the request from the flags; its errors are usage errors.
 func (f *rendezvousFlags) request() (req bench.Request, err error) {
-	if err := checkFabricAndFormat(f.fabric, f.format, []string{"table", "json"}); err != nil {
+	if err := checkFabricAndFormat(f.fabric, &f.outFlags, rowFormats); err != nil {
 		return req, err
 	}
 	if f.rounds <= 0 || f.time <= 0 || f.window <= 0 {
@@ -97,7 +96,7 @@ func (f *rendezvousFlags) run(ctx context.Context, s streams, req bench.Request)
 	if err != nil {
 		return err
 	}
-	if err := f.write(s, func(w io.Writer, format string) error { return bench.WriteBeside(w, format, rows) }); err != nil {
+	if err := writeRows(&f.outFlags, s, rows, bench.WriteBeside); err != nil {
 		return err
 	}
 	if f.check && slices.ContainsFunc(rows, func(b bench.Beside) bool { return !b.Reached() }) {

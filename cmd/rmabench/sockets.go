@@ -3,11 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"runtime"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,8 +40,8 @@ unary calls and streams of 64 KiB besides (grpc, grpc-stream).`,
   (cd examples/grpc && go build -o ../../bin/grpc .) && rmabench sockets --program bin/grpc`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(sockets.Formats, o.format) {
-				return usage(fmt.Errorf("--format %q: want %s", o.format, strings.Join(sockets.Formats, ", ")))
+			if err := o.check(rowFormats); err != nil {
+				return usage(err)
 			}
 			if err := req.Check(); err != nil {
 				return usage(err)
@@ -81,5 +77,5 @@ func runSockets(ctx context.Context, s streams, req sockets.Request, program str
 	if err != nil {
 		return err
 	}
-	return o.write(s, func(w io.Writer, format string) error { return sockets.Write(w, format, rs) })
+	return writeRows(o, s, rs, sockets.WriteText)
 }

@@ -90,7 +90,7 @@ func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) er
 	if err != nil || !shows {
 		return err
 	}
-	if err := f.write(s, func(w io.Writer, format string) error { return choice.WriteCurves(w, format, cs) }); err != nil {
+	if err := writeRows(&f.outFlags, s, cs, choice.WriteCurves); err != nil {
 		return err
 	}
 	if f.html != "" {

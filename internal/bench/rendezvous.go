@@ -85,11 +85,8 @@ func BesideReads(rs []Result) ([]Beside, error) {
 	return out, nil
 }
 
-// WriteBeside writes rows as a table or as JSON lines.
-func WriteBeside(w io.Writer, format string, rows []Beside) error {
-	if format == "json" {
-		return WriteLines(w, rows)
-	}
+// WriteBeside writes rows as a table.
+func WriteBeside(w io.Writer, rows []Beside) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "fabric\tsize\twindow\tmessages MB/s\treads MB/s\tratio\trange\tnoise\trounds\twent\t")
 	for i := range rows {

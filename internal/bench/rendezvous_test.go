@@ -44,10 +44,10 @@ func TestBesideReads(t *testing.T) {
 	require.Error(t, err, "a read is missing")
 
 	var out bytes.Buffer
-	require.NoError(t, WriteBeside(&out, "table", bs))
+	require.NoError(t, WriteBeside(&out, bs))
 	require.Contains(t, out.String(), "0.950")
 	out.Reset()
-	require.NoError(t, WriteBeside(&out, "json", bs))
+	require.NoError(t, WriteLines(&out, bs))
 	var line map[string]any
 	require.NoError(t, json.Unmarshal([]byte(strings.Split(out.String(), "\n")[0]), &line))
 	for _, k := range []string{"fabric", "size", "mode", "ways", "window", "send_mb_s", "get_mb_s", "ratio", "ratio_min", "ratio_max", "noise", "rounds", "machine"} {

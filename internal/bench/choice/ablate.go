@@ -279,11 +279,8 @@ func lap(ctx context.Context, s *pingpong.Side, mode logp.Mode) error {
 // lapBatch fills a ring of 64 blocks of 8 KiB.
 const lapBatch = "70x7K"
 
-// WriteAblations writes rows as a table, or as JSON lines.
-func WriteAblations(w io.Writer, format string, as []Ablation) error {
-	if format == "json" {
-		return bench.WriteLines(w, as)
-	}
+// WriteAblations writes rows as a table.
+func WriteAblations(w io.Writer, as []Ablation) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "fabric\tstudy\tmode\tbatch\tnoise\tµs, and the ratio to the first")
 	for _, a := range as {

@@ -288,11 +288,8 @@ func standardError(v []float64) float64 {
 	return 1.4826 * bench.Median(d) * math.Sqrt(math.Pi/2/float64(len(v)))
 }
 
-// WriteCurves writes curves as a table, or as JSON lines.
-func WriteCurves(w io.Writer, format string, cs []Curve) error {
-	if format == "json" {
-		return bench.WriteLines(w, cs)
-	}
+// WriteCurves writes curves as tables.
+func WriteCurves(w io.Writer, cs []Curve) error {
 	for i := range cs {
 		c := &cs[i]
 		fmt.Fprintf(w, "%s, batches of %d\n", c.Fabric, c.N)
@@ -325,7 +322,7 @@ func WriteCurves(w io.Writer, format string, cs []Curve) error {
 	return nil
 }
 
-// ReadCurves reads the JSON lines of WriteCurves.
+// ReadCurves reads curves as JSON lines.
 func ReadCurves(r io.Reader) (out []Curve, err error) {
 	dec := json.NewDecoder(r)
 	for {

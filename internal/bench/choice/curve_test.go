@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -71,14 +72,14 @@ func TestCurvesReadBack(t *testing.T) {
 	cs := []Curve{{Fabric: "shm", N: 4, Rounds: 3, Points: []Point{{Size: 8, US: 1, MBs: 32, Plan: "eager×4"}, {Size: 9, US: 1, MBs: 36, Step: 0.125}},
 		Steps: []Step{{Size: 9, From: "eager", To: "gather", Below: 32, Above: 24, Step: -0.25, Noise: 0.1, Down: true}}}, {Fabric: "tcp", N: 1, Points: []Point{{Size: 8}}}}
 	var b bytes.Buffer
-	require.NoError(t, WriteCurves(&b, "json", cs))
+	require.NoError(t, bench.WriteLines(&b, cs))
 	got, err := ReadCurves(&b)
 	require.NoError(t, err)
 	require.Equal(t, cs[0], got[0])
 	require.True(t, got[0].Down())
 	require.False(t, got[1].Down())
 	b.Reset()
-	require.NoError(t, WriteCurves(&b, "table", cs))
+	require.NoError(t, WriteCurves(&b, cs))
 	require.Contains(t, b.String(), "eager to gather at 9: 32 to 24 MB/s, -25.0 %, noise 10.0 %: STEP DOWN")
 	require.Contains(t, b.String(), "one mode for all sizes")
 	for _, bad := range []string{"{", `{"fabric":"shm"}`, `{"fabric":"shm","n":1,"points":[]}`, "[]"} {

@@ -8,34 +8,30 @@ import (
 	"strings"
 )
 
-// Formats are the names that NewWriter takes.
-var Formats = []string{"table", "json"}
-
 // Writer writes results of type R as they arrive, and their summary of type S at the end.
 type Writer[R, S any] interface {
 	Write(R) error
 	Close(S) error
 }
 
-// NewWriter returns a writer of results for messages.
-func NewWriter(w io.Writer, format string) (Writer[Result, Summary], error) {
-	return writerOf(w, format, Writer[Result, Summary](&table{w: w}))
+// NewWriter returns a writer of results for messages, as JSON lines or as a table.
+func NewWriter(w io.Writer, format string) Writer[Result, Summary] {
+	if format == "json" {
+		return newLines[Result, Summary](w)
+	}
+	return &table{w: w}
 }
 
 // NewPiecesWriter returns a writer of results for pieces.
-func NewPiecesWriter(w io.Writer, format string) (Writer[PiecesResult, PiecesSummary], error) {
-	return writerOf(w, format, Writer[PiecesResult, PiecesSummary](&piecesTable{w: w}))
+func NewPiecesWriter(w io.Writer, format string) Writer[PiecesResult, PiecesSummary] {
+	if format == "json" {
+		return newLines[PiecesResult, PiecesSummary](w)
+	}
+	return &piecesTable{w: w}
 }
 
-func writerOf[R, S any](w io.Writer, format string, table Writer[R, S]) (Writer[R, S], error) {
-	switch format {
-	case "json":
-		return &lines[R, S]{json.NewEncoder(w)}, nil
-	case "table":
-		return table, nil
-	}
-	return nil, fmt.Errorf("--format %q: want %s", format, strings.Join(Formats, ", "))
-}
+// newLines returns a writer of JSON lines.
+func newLines[R, S any](w io.Writer) Writer[R, S] { return &lines[R, S]{json.NewEncoder(w)} }
 
 type lines[R, S any] struct{ enc *json.Encoder }
 

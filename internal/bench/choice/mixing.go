@@ -7,7 +7,6 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -116,11 +115,8 @@ func SummarizeMixing(rs []Result) (out []Mixing) {
 	return out
 }
 
-// WriteMixing writes ms as a table, or as JSON lines.
-func WriteMixing(w io.Writer, format string, ms []Mixing) error {
-	if format == "json" {
-		return bench.WriteLines(w, ms)
-	}
+// WriteMixing writes ms as a table.
+func WriteMixing(w io.Writer, ms []Mixing) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "fabric\tmix\tcells\tmixed\tover one mode\tover the model's single mode\tover the best single mode\tover fixed thresholds")
 	for i := range ms {

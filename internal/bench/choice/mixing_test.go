@@ -33,7 +33,7 @@ func TestMixingArithmetic(t *testing.T) {
 	require.InDelta(t, 0, all.OverThresholds.Mean, 1e-9, "2 · 0.5 · 1")
 	require.InDelta(t, 0, all.OverThresholds.Median, 1e-9)
 	var b bytes.Buffer
-	require.NoError(t, WriteMixing(&b, "table", ms))
+	require.NoError(t, WriteMixing(&b, ms))
 	require.Contains(t, b.String(), "+80.0 % (median +95.0, +20.0 … +170.0)")
 }
 

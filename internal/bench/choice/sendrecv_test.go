@@ -200,8 +200,7 @@ func TestSendRecvInResults(t *testing.T) {
 	require.InDelta(t, 0.25, s.SendRecv, 1e-9)
 
 	var b bytes.Buffer
-	w, err := NewWriter(&b, "table")
-	require.NoError(t, err)
+	w := NewWriter(&b, "table")
 	require.NoError(t, w.Write(r))
 	require.NoError(t, w.Close(s))
 	require.Regexp(t, `(?s)auto µs +send/recv µs +gain +error +regret.* 2\.00 +4\.00 +\+100\.0% +\+25% +\+100\.0%`, b.String())

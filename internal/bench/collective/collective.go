@@ -29,9 +29,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// Formats are the forms of results.
-var Formats = []string{"table", "json"}
-
 // ErrRequest says that a request cannot be carried out.
 var ErrRequest = errors.New("collective: bad request")
 

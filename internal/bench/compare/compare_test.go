@@ -116,14 +116,14 @@ func TestRunTakesTurns(t *testing.T) {
 	require.Equal(t, []float64{4, 2}, []float64{rows[0].Ours, rows[0].Theirs})
 
 	var b bytes.Buffer
-	require.NoError(t, Write(&b, "json", rows))
+	require.NoError(t, bench.WriteLines(&b, rows))
 	var line map[string]any
 	require.NoError(t, json.Unmarshal([]byte(strings.Split(b.String(), "\n")[0]), &line))
 	for _, key := range []string{"peer", "fabric", "test", "size", "ours", "theirs", "ratio", "rounds", "unit", "ratio_min", "ratio_max", "mode", "ways", "machine"} {
 		require.Contains(t, line, key)
 	}
 	b.Reset()
-	require.NoError(t, Write(&b, "table", rows))
+	require.NoError(t, WriteText(&b, rows))
 	require.Contains(t, b.String(), "ahead")
 	require.Contains(t, b.String(), "  1.5  ")
 	require.Equal(t, 1500.0, rows[0].OursCPU)
@@ -148,7 +148,7 @@ func TestRunTellsWhatAPeerFails(t *testing.T) {
 		require.Equal(t, 1, rows[0].Failed)
 		require.Contains(t, rows[0].Why, want, how)
 		var b bytes.Buffer
-		require.NoError(t, Write(&b, "table", rows))
+		require.NoError(t, WriteText(&b, rows))
 		require.Contains(t, b.String(), "not measured")
 	}
 }

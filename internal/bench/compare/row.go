@@ -71,14 +71,8 @@ func cpuText(ns float64) string {
 	return fmt.Sprintf("%.3g", ns/1000)
 }
 
-// Formats are the names that Write takes.
-var Formats = []string{"table", "json"}
-
-// Write writes rows as a table or as JSON lines.
-func Write(w io.Writer, format string, rows []Row) error {
-	if format == "json" {
-		return bench.WriteLines(w, rows)
-	}
+// WriteText writes rows as a table.
+func WriteText(w io.Writer, rows []Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "peer\tfabric\ttest\tsize\tours\ttheirs\tunit\tratio\trange\trounds\tcpu, µs\ttheirs\t\t")
 	for i := range rows {

@@ -9,21 +9,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// Formats are the formats of Write.
-var Formats = []string{"table", "json"}
-
-// Write writes results: as JSON lines, or as tables of medians over the rounds with their
-// spread.
-func Write(w io.Writer, format string, rs []Result) error {
-	switch format {
-	case "json":
-		return bench.WriteLines(w, rs)
-	case "table":
-		return writeTable(w, rs)
-	}
-	return fmt.Errorf("--format %q: want %v", format, Formats)
-}
-
 // point identifies results that differ in their round only.
 type point struct {
 	what, fabric, library, op, who, beside, spin string
@@ -31,7 +16,8 @@ type point struct {
 	factor, gap                                  float64
 }
 
-func writeTable(w io.Writer, rs []Result) error {
+// WriteText writes results as tables of medians over the rounds with their spread.
+func WriteText(w io.Writer, rs []Result) error {
 	var order []point
 	of := map[point][]Result{}
 	for _, r := range rs {

@@ -3,6 +3,7 @@ package overlap
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"runtime"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
 )
@@ -67,9 +69,9 @@ func TestRun(t *testing.T) {
 					require.LessOrEqual(t, r.Mean, r.Max)
 				}
 				require.Equal(t, req.What == "concurrent", streamed > 0)
-				for _, format := range Formats {
+				for format, write := range map[string]func(io.Writer, []Result) error{"table": WriteText, "json": bench.WriteLines[Result]} {
 					var b bytes.Buffer
-					require.NoError(t, Write(&b, format, got))
+					require.NoError(t, write(&b, got))
 					lines := strings.Count(b.String(), "\n")
 					if format == "json" {
 						require.Equal(t, len(got), lines)
@@ -165,7 +167,7 @@ func TestGapsAreNotLatencies(t *testing.T) {
 func TestTableOfGaps(t *testing.T) {
 	var b strings.Builder
 	rs := []Result{{What: "reactivity", Fabric: "shm", Op: "get", P50: 1}, {What: "reactivity", Fabric: "shm", Op: "get", Gap: 1000, P50: 3}}
-	require.NoError(t, Write(&b, "table", rs))
+	require.NoError(t, WriteText(&b, rs))
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	require.Len(t, lines, 3)
 	require.Contains(t, lines[0], "gap us")
@@ -195,7 +197,7 @@ func TestBusy(t *testing.T) {
 func TestTableOfEvenRounds(t *testing.T) {
 	var b strings.Builder
 	rs := []Result{{What: "reactivity", Fabric: "shm", Op: "get", P50: 1}, {What: "reactivity", Fabric: "shm", Op: "get", Round: 1, P50: 3}}
-	require.NoError(t, Write(&b, "table", rs))
+	require.NoError(t, WriteText(&b, rs))
 	require.Contains(t, b.String(), " 2.00 ")
 	require.Contains(t, b.String(), "(1.00-3.00)")
 }

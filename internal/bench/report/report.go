@@ -193,7 +193,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		"Overlaps": drawn(OverlapPlots(r.Overlaps)), "Beside": drawn(BesidePlots(r.Overlaps)), "Hidden": drawn(HiddenPlots(r.Hidden)),
 	}
 	if len(r.Overlaps) > 0 {
-		data["OverlapText"] = text(func(w io.Writer) error { return overlap.Write(w, "table", r.Overlaps) })
+		data["OverlapText"] = text(func(w io.Writer) error { return overlap.WriteText(w, r.Overlaps) })
 	}
 	if len(r.Hidden) > 0 {
 		data["HiddenText"] = text(func(w io.Writer) error { return collective.WriteHidden(w, r.Hidden) })

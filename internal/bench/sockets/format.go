@@ -9,22 +9,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 )
 
-// Formats are the formats of Write.
-var Formats = []string{"table", "json"}
-
-// Write writes results: as JSON lines, or as a table of medians over the rounds, with the
-// ratio of a socket's figure to that of the transport of rmanet that replaces it, and the
-// ratio's range over the rounds.
-func Write(w io.Writer, format string, rs []Result) error {
-	switch format {
-	case "json":
-		return bench.WriteLines(w, rs)
-	case "table":
-		return writeTable(w, rs)
-	}
-	return fmt.Errorf("--format %q: want %v", format, Formats)
-}
-
 // point identifies series that differ in their round and transport only.
 type point struct {
 	busy     int
@@ -32,7 +16,10 @@ type point struct {
 	conns    int
 }
 
-func writeTable(w io.Writer, rs []Result) error {
+// WriteText writes results as a table of medians over the rounds, with the ratio of a socket's
+// figure to that of the transport of rmanet that replaces it, and the ratio's range over the
+// rounds.
+func WriteText(w io.Writer, rs []Result) error {
 	var order []point
 	of := map[point]map[string][]Result{}
 	for _, r := range rs {
