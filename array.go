@@ -19,6 +19,9 @@ type Array[T Number] struct {
 // the array. The error wraps ErrAlign if this rank passed memory to WindowOf that is not
 // aligned for T.
 func ArrayOf[T Number](w *Window) (Array[T], error) {
+	if w == nil {
+		return Array[T]{}, fmt.Errorf("rma: array: %w: no window", ErrInvalid)
+	}
 	n := len(w.Bytes()) / sizeOf[T]()
 	own, err := View[T](w.Slice(0, n*sizeOf[T]()))
 	if err != nil {

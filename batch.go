@@ -13,8 +13,8 @@ import (
 // Batch is a list of messages, puts and gets that are posted together: the engine chooses
 // the modes of all messages together, and likewise the ways of the puts and of the gets.
 // The puts take place first, in no particular order, then the gets; then the messages are
-// sent. A batch may be reused when its request is complete. It must be used by one
-// goroutine at a time.
+// sent. A batch may be reused when its request is complete; earlier, Send fails with
+// ErrInUse. It must be used by one goroutine at a time.
 type Batch struct {
 	peer  *Peer
 	b     hub.Batch
@@ -22,6 +22,7 @@ type Batch struct {
 	whole *initiator.Op // the operation that ends when all parts have ended
 	part  func(error)   // records the end of another part
 	err   error         // the first error of an added operation
+	req   Request       // of the last Send
 }
 
 // pieceList is the two sides of puts or gets.
@@ -141,13 +142,17 @@ func (b *Batch) Explain() (string, error) {
 // Hot path.
 func (b *Batch) Send() Request {
 	p := b.peer
-	if b.err != nil {
+	switch {
+	case b.err != nil:
 		return p.refuse(hub.SendBatch.String(), b.err)
+	case !b.req.Done():
+		return p.refuse(hub.SendBatch.String(), ErrInUse)
+	case len(b.moves[initiator.Put])+len(b.moves[initiator.Get]) == 0:
+		b.req = p.message(p.msg.NewBatch(&b.b))
+	default:
+		b.req = b.sendAll()
 	}
-	if len(b.moves[initiator.Put])+len(b.moves[initiator.Get]) == 0 {
-		return p.message(p.msg.NewBatch(&b.b))
-	}
-	return b.sendAll()
+	return b.req
 }
 
 // sendAll is Send of a batch with puts or gets. Its first part stands for the whole: it

@@ -471,3 +471,46 @@ func TestRecvBatchDoesNotAllocate(t *testing.T) {
 		require.Zero(t, testutil.AllocsPerRun(100, round))
 	}
 }
+
+// A list that is in flight cannot be posted again: its operations are in lists of the engine.
+func TestListsInFlightAreRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, testutil.Limit)
+		es := open(t, 2, fabric)
+		mem, keys := share(t, es, 4096)
+		for name, post := range map[string]func(b *RecvBatch) Request{
+			"one": func(b *RecvBatch) Request { return b.Recv(es[0].Peer(1)) },
+			"any": func(b *RecvBatch) Request { return b.RecvAny(es[0]) },
+		} {
+			var in RecvBatch
+			in.Add(1, make([]byte, 8))
+			first := post(&in)
+			require.ErrorIs(t, post(&in).Wait(ctx), ErrInUse, name)
+			in.Cancel()
+			require.ErrorIs(t, first.Wait(ctx), ErrCanceled, name)
+			again := post(&in)
+			require.NoError(t, es[1].Peer(0).SendTag(1, []byte("x")).Wait(ctx))
+			require.NoError(t, again.Wait(ctx), name)
+		}
+		for name, with := range map[string]func(b *Batch){
+			"messages": func(*Batch) {},
+			"and puts": func(b *Batch) { b.Put(keys[1].At(0), mem[0].Slice(0, 8)) },
+		} {
+			b := es[0].Peer(1).Batch()
+			with(b)
+			b.Add(2, make([]byte, 8<<20)) // waits for its receive
+			first := b.Send()
+			require.ErrorIs(t, b.Send().Wait(ctx), ErrInUse, name)
+			for range 2 {
+				r := es[1].Peer(0).RecvTag(2, make([]byte, 8<<20))
+				require.NoError(t, first.Wait(ctx), name)
+				_, err := r.Wait(ctx)
+				require.NoError(t, err, name)
+				first = b.Send()
+			}
+			_, err := es[1].Peer(0).RecvTag(2, make([]byte, 8<<20)).Wait(ctx)
+			require.NoError(t, err)
+			require.NoError(t, first.Wait(ctx))
+		}
+	})
+}

@@ -74,15 +74,13 @@ func (c *collective) drop() {
 
 // AllGatherKeys exchanges the keys of one region of each rank and returns them by rank. All
 // ranks must call it, and make collective calls in the same order. It succeeds on all ranks
-// or on none, as described at Engine.Window.
+// or on none, as described at Engine.Window. It fails with ErrForeign if mem is nil or closed.
 func AllGatherKeys(ctx context.Context, e *Engine, mem *Region) ([]Key, error) {
-	_, all, err := e.gathers.together(ctx, e, "keys", mem, func() ([]byte, *Region) {
-		k := mem.Key()
-		return k.Append(nil), nil
-	})
-	keys := make([]Key, len(all))
-	for r := 0; r < len(all) && err == nil; r++ {
-		keys[r], err = keyOf(r, all[r])
+	failed := mem.foreign(e)
+	_, all, err := e.gathers.together(ctx, e, "keys", mem, func() ([]byte, *Region) { return part(mem, failed), nil })
+	var keys []Key
+	if err = joined(failed, err); err == nil {
+		keys, err = keysOf("exchange keys", all)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rma: %w", err)

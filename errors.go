@@ -76,13 +76,14 @@ var (
 	// ErrPeerMisbehaves says that the peer violated the protocol.
 	ErrPeerMisbehaves = initiator.ErrMisbehaves
 
-	// ErrInUse says that an operation is in flight in the memory to be released.
+	// ErrInUse says that an operation is in flight in the memory to be released, or in the
+	// batch to be posted again.
 	ErrInUse = mr.ErrInUse
 
 	// Arguments of operations that are refused before anything is transferred.
 	ErrBounds    = errors.New("outside the region")
 	ErrAlign     = errors.New("address is not aligned to the size of the word or element")
-	ErrInvalid   = errors.New("argument is not a valid constant of its type")
+	ErrInvalid   = errors.New("invalid argument")
 	ErrForeign   = errors.New("buffer belongs to another engine or its region is closed")
 	ErrBadKey    = fabric.ErrBadKey
 	ErrWrongPeer = errors.New("key belongs to the memory of another rank")

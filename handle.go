@@ -52,15 +52,20 @@ const (
 // and what f may do are those of HandleWith. With Workers, f gets the messages one by one.
 func HandleMany(e *Engine, o HandlerOptions, f func(ms *Messages)) (*Handler, error) {
 	h := &Handler{many: f}
-	h.f = h.single
+	if f != nil {
+		h.f = h.single
+	}
 	return handle(e, 0, o, h)
 }
 
 // handle starts h, which has its function, for messages of the rank only-1, or of all ranks
 // if only is 0.
 func handle(e *Engine, only int, o HandlerOptions, h *Handler) (*Handler, error) {
-	if o.Workers < 0 || o.Backlog < 0 || o.MaxSize < 0 || o.Memory < 0 {
-		return nil, fmt.Errorf("rma: handle: negative option in %+v", o)
+	switch {
+	case h.f == nil:
+		return nil, fmt.Errorf("rma: handle: %w: no function", ErrInvalid)
+	case o.Workers < 0 || o.Backlog < 0 || o.MaxSize < 0 || o.Memory < 0:
+		return nil, fmt.Errorf("rma: handle: %w: negative option in %+v", ErrInvalid, o)
 	}
 	o.Backlog = cmp.Or(o.Backlog, defaultBacklog)
 	o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize)

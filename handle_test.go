@@ -120,8 +120,16 @@ func TestHandlerBacklog(t *testing.T) {
 func TestHandlerOptions(t *testing.T) {
 	es := open(t, 2, "tcp")
 	ctx := testutil.Context(t, 60*time.Second)
-	_, err := es[0].HandleWith(HandlerOptions{Workers: -1}, nil)
-	require.Error(t, err)
+	nothing := func(Envelope, [][]byte) {}
+	_, err := es[0].HandleWith(HandlerOptions{Workers: -1}, nothing)
+	require.ErrorIs(t, err, ErrInvalid)
+	// Without a function, the first message would end the process.
+	_, err = es[0].Handle(4, nil)
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = HandleMany(es[0], HandlerOptions{}, nil)
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = es[0].Receive(4, 0, nil)
+	require.ErrorIs(t, err, ErrInvalid)
 	var got atomic.Int64
 	_, err = es[0].HandleWith(HandlerOptions{Tag: 4, MaxSize: 1000}, func(m Envelope, _ [][]byte) { got.Add(int64(m.Len)) })
 	require.NoError(t, err)
@@ -133,7 +141,7 @@ func TestHandlerOptions(t *testing.T) {
 	require.NoError(t, es[0].Peer(0).SendTag(4, make([]byte, 1001)).Wait(ctx))
 	testutil.Eventually(t, 20*time.Second, func() bool { return got.Load() == 1000 }, "the one that fits")
 	require.NoError(t, es[0].Close())
-	_, err = es[0].Handle(4, nil)
+	_, err = es[0].Handle(4, nothing)
 	require.ErrorIs(t, err, ErrClosed)
 }
 

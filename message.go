@@ -339,7 +339,8 @@ func (e *Engine) messageAny(o *hub.Op) Request {
 // ended, and its error is that of the first that failed. Got then returns the result of
 // each, and the list may be posted again unchanged: a stream of messages needs one call of
 // Recv and one of Wait for as many messages as the list has receives. From Recv or RecvAny
-// until completion, the buffers belong to the engine.
+// until completion, the buffers belong to the engine, and posting the list again fails with
+// ErrInUse.
 type RecvBatch struct {
 	b   hub.RecvBatch
 	req Request
@@ -369,6 +370,9 @@ func (b *RecvBatch) Reset() {
 // Recv posts the receives for messages of p. It does not allocate.
 // Hot path.
 func (b *RecvBatch) Recv(p *Peer) Request {
+	if !b.req.Done() {
+		return p.refuse(hub.RecvSeveral.String(), ErrInUse)
+	}
 	b.req = p.message(p.msg.NewRecvBatch(&b.b))
 	return b.req
 }
@@ -376,6 +380,9 @@ func (b *RecvBatch) Recv(p *Peer) Request {
 // RecvAny posts the receives for messages of any peer. It does not allocate.
 // Hot path.
 func (b *RecvBatch) RecvAny(e *Engine) Request {
+	if !b.req.Done() {
+		return newRefusal(e, &PeerError{Rank: AnyRank, Op: hub.RecvSeveral.String(), Err: ErrInUse})
+	}
 	b.req = e.messageAny(e.proto.hub.NewAnyBatch(&b.b))
 	return b.req
 }

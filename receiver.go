@@ -64,7 +64,10 @@ type Receiving struct {
 
 // receive is Engine.Receive for messages of the rank only-1, or of all ranks if only is 0.
 func receive(e *Engine, tag, ignore uint32, only int, to Receiver) (*Receiving, error) {
-	if e.closed.Load() {
+	switch {
+	case to == nil:
+		return nil, fmt.Errorf("rma: receive: %w: no Receiver", ErrInvalid)
+	case e.closed.Load():
 		return nil, ErrClosed
 	}
 	r := &Receiving{eng: e, to: to}

@@ -34,6 +34,9 @@ type Buffer struct {
 // rights of peers, by default all. A region of zero bytes has a key as well, which grants
 // no access.
 func (e *Engine) Alloc(size int, access ...Access) (*Region, error) {
+	if size < 0 {
+		return nil, fmt.Errorf("rma: alloc: %w: %d bytes", ErrInvalid, size)
+	}
 	defer trace.StartRegion(context.Background(), regionRegister).End()
 	reg, err := e.memory.Alloc(size, rights(access), offheap.Regions)
 	return e.region(reg, err)
@@ -90,6 +93,8 @@ func (e *Engine) region(reg *mr.Registration, err error) (*Region, error) {
 	switch {
 	case errors.Is(err, mr.ErrClosed):
 		return nil, ErrClosed
+	case errors.Is(err, offheap.ErrSize): // more than a process can map
+		return nil, fmt.Errorf("rma: %w: %w", ErrResources, err)
 	case err != nil:
 		return nil, fmt.Errorf("rma: %w", err)
 	}
@@ -102,6 +107,14 @@ func (r *Region) Bytes() []byte { return r.reg.Bytes() }
 
 // Belongs reports whether the region is one of this engine's and not closed. A nil region is none.
 func (r *Region) Belongs(e *Engine) bool { return r != nil && r.eng == e && r.reg.Live() }
+
+// foreign returns ErrForeign if the region is not one of the engine's, or closed.
+func (r *Region) foreign(e *Engine) error {
+	if r.Belongs(e) {
+		return nil
+	}
+	return ErrForeign
+}
 
 // Slice returns the n bytes that begin at offset off. An operation refuses a slice that
 // exceeds the region (ErrBounds).
@@ -335,6 +348,31 @@ func ParseKey(b []byte) (Key, error) {
 		return Key{}, fmt.Errorf("rma: %w", err)
 	}
 	return newKey(k), nil
+}
+
+// part returns the data that a rank brings to a collective call for keys: its key, or, shorter,
+// why it has none.
+func part(mem *Region, failed error) []byte {
+	if failed != nil {
+		return fmt.Appendf(nil, "%.*s", KeySize-1, failed.Error())
+	}
+	k := mem.Key()
+	return k.Append(nil)
+}
+
+// keysOf parses what the ranks have brought to the collective call op, each the data of part.
+func keysOf(op string, all [][]byte) ([]Key, error) {
+	keys := make([]Key, len(all))
+	for r, b := range all {
+		if len(b) < KeySize {
+			return nil, &PeerError{Rank: r, Op: op, Err: fmt.Errorf("that rank has no memory for it: %q", b)}
+		}
+		var err error
+		if keys[r], err = keyOf(r, b); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
 }
 
 // keyOf parses the key that a rank sent.

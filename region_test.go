@@ -2,6 +2,7 @@ package rma
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -9,6 +10,16 @@ import (
 
 	"github.com/seed33544411/rma/internal/testutil"
 )
+
+func TestAllocOfImpossibleSizes(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		e := open(t, 1, fabric)[0]
+		_, err := e.Alloc(-1)
+		require.ErrorIs(t, err, ErrInvalid)
+		_, err = e.Alloc(math.MaxInt)
+		require.ErrorIs(t, err, ErrResources)
+	})
+}
 
 // A region cannot be closed while operations of this rank of any kind are in flight in it,
 // but can afterwards. Nothing is written to released memory.

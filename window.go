@@ -53,10 +53,7 @@ func (e *Engine) Window(ctx context.Context, size int, access ...Access) (*Windo
 // the caller's: Window.Free does not close it. A rank that contributes no memory passes a
 // region of Alloc(0).
 func (e *Engine) WindowOf(ctx context.Context, mem *Region) (*Window, error) {
-	var failed error
-	if !mem.Belongs(e) {
-		failed = ErrForeign
-	}
+	failed := mem.foreign(e)
 	c, all, err := e.windows.together(ctx, e, "window", mem, func() ([]byte, *Region) { return part(mem, failed), nil })
 	if err != nil {
 		return nil, fmt.Errorf("rma: window: %w", errors.Join(failed, err))
@@ -64,25 +61,11 @@ func (e *Engine) WindowOf(ctx context.Context, mem *Region) (*Window, error) {
 	return newWindow(e, c, mem, all, failed)
 }
 
-// part returns the data that a rank brings to a window: its key, or, shorter, why it has
-// none.
-func part(mem *Region, failed error) []byte {
-	if failed != nil {
-		return fmt.Appendf(nil, "%.*s", KeySize-1, failed.Error())
-	}
-	k := mem.Key()
-	return k.Append(nil)
-}
-
 // newWindow assembles the window from the data that all ranks have brought.
 func newWindow(e *Engine, c *collective, mem *Region, all [][]byte, err error) (*Window, error) {
-	w := &Window{eng: e, mem: mem, owned: c.mem != nil, keys: make([]Key, len(all)), number: c.x.Number()}
-	for r := 0; r < len(all) && err == nil; r++ {
-		if len(all[r]) < KeySize {
-			err = &PeerError{Rank: r, Op: "window", Err: fmt.Errorf("that rank has no memory for it: %q", all[r])}
-			break
-		}
-		w.keys[r], err = keyOf(r, all[r])
+	w := &Window{eng: e, mem: mem, owned: c.mem != nil, number: c.x.Number()}
+	if err == nil {
+		w.keys, err = keysOf("window", all)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("rma: window: %w", err), w.release())
@@ -97,8 +80,8 @@ func newWindow(e *Engine, c *collective, mem *Region, all [][]byte, err error) (
 // ErrForeign if mem is not this engine's, and ErrBadKey if there is not one key of a rank of the
 // job for each of ranks. coll.NewWindow makes windows of teams with it.
 func JoinWindow(e *Engine, mem *Region, ranks []int, keys []Key) (*Window, error) {
-	if !mem.Belongs(e) {
-		return nil, fmt.Errorf("rma: join window: %w", ErrForeign)
+	if err := mem.foreign(e); err != nil {
+		return nil, fmt.Errorf("rma: join window: %w", err)
 	}
 	if len(ranks) != len(keys) {
 		return nil, fmt.Errorf("rma: join window: %w: %d keys of %d ranks", ErrBadKey, len(keys), len(ranks))

@@ -224,3 +224,31 @@ func TestJoinWindow(t *testing.T) {
 	_, err = JoinWindow(es[0], nil, []int{0, 1}, keys)
 	require.ErrorIs(t, err, ErrForeign)
 }
+
+// Keys are exchanged by all ranks or by none: a rank without memory makes the call fail for all,
+// and does not make them wait.
+func TestKeysFailForAll(t *testing.T) {
+	onAll(t, 3, func(t *testing.T, es []*Engine) {
+		closed, err := es[2].Alloc(8)
+		require.NoError(t, err)
+		require.NoError(t, closed.Close())
+		mems, _ := share(t, es, 64)
+		for _, mem := range []*Region{nil, mems[1], closed} {
+			together(t, es, func(ctx context.Context, e *Engine) error {
+				m := mems[e.Rank()]
+				if e.Rank() == 2 {
+					m = mem
+				}
+				_, err := AllGatherKeys(ctx, e, m)
+				var pe *PeerError
+				switch {
+				case e.Rank() == 2 && !errors.Is(err, ErrForeign):
+					return fmt.Errorf("the rank without memory got %w", err)
+				case e.Rank() != 2 && (!errors.As(err, &pe) || pe.Rank != 2):
+					return fmt.Errorf("rank %d got %w", e.Rank(), err)
+				}
+				return nil
+			})
+		}
+	})
+}

@@ -81,7 +81,7 @@ var engines sync.Map // *rma.Engine that have Locks
 func New(eng *rma.Engine) (*Locks, error) {
 	l := &Locks{eng: eng, table: newTable(), mine: map[uint64]*Held{}, losses: map[int]int{}}
 	if _, has := engines.LoadOrStore(eng, l); has {
-		return nil, errors.New("locks: the engine has locks already")
+		return nil, fmt.Errorf("locks: %w: the engine has locks already", rma.ErrInvalid)
 	}
 	if _, err := eng.HandleWith(rma.HandlerOptions{Tag: tag, MaxSize: frameSize}, l.take); err != nil {
 		engines.Delete(eng)
@@ -126,7 +126,7 @@ func (l *Locks) Recover(ctx context.Context, id ID) (*Held, error) {
 
 func (l *Locks) ask(ctx context.Context, id ID, m mode) (*Held, error) {
 	if id.Home < 0 || id.Home >= l.eng.Size() {
-		return nil, fmt.Errorf("locks: home of %v: ranks are 0 to %d", id, l.eng.Size()-1)
+		return nil, fmt.Errorf("locks: home of %v: %w: ranks are 0 to %d", id, rma.ErrInvalid, l.eng.Size()-1)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, failed("lock", id, err)

@@ -66,7 +66,7 @@ func (l *link) Register(mem []byte, access fabric.Access) (fabric.Region, error)
 // the group instead.
 func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error) {
 	if size <= 0 || uint64(size) > maxSegment {
-		return nil, fmt.Errorf("shm: alloc: invalid size %d", size)
+		return nil, fmt.Errorf("shm: alloc: %w: %d", offheap.ErrSize, size)
 	}
 	if l.opts.DisableSegments {
 		mem, err := offheap.Alloc(size, offheap.Regions)
