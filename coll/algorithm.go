@@ -58,6 +58,7 @@ type problem struct {
 	hosts      *hosts // of algHierarchy
 	inOrder    bool
 	crowded    bool  // see figures.crowded
+	most       int   // see schedule
 	meet       bool  // all ranks wait for each other at the end, as in a barrier
 	send, recv []mem // one element: the whole, for operations without blocks
 }
@@ -118,9 +119,9 @@ var (
 		kindReduceScatter:  {algDoubling, algLinear, algShared, algSingle, algHierarchy},
 		kindReduceScatterv: {algDoubling, algLinear, algHierarchy},
 		kindGather:         {algBinomial, algTree3, algTree4, algTree8, algTree16, algLinear, algShared, algSingle, algHierarchy},
-		kindGatherv:        {algLinear},
+		kindGatherv:        {algLinear, algHierarchy},
 		kindScatter:        {algBinomial, algTree3, algTree4, algTree8, algTree16, algLinear, algShared, algSingle, algHierarchy},
-		kindScatterv:       {algLinear},
+		kindScatterv:       {algLinear, algHierarchy},
 		kindAllgather:      {algDissemination, algRing, algLinear, algFlags, algShared, algSingle, algHierarchy},
 		kindAllgatherv:     {algLinear, algRing, algHierarchy},
 		kindAlltoall:       {algDissemination, algLinear, algFlags, algShared, algSingle, algHierarchy},
@@ -149,7 +150,7 @@ func build(pr *problem) *schedule {
 	b := newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder)
 	b.crowded = pr.crowded
 	b.folds = pr.size <= inlineMax && pr.count*uint64(pr.size) <= foldTotal
-	if pr.alg == algHierarchy {
+	if b.s.most = pr.most; pr.alg == algHierarchy {
 		b.levels = &levels{b, pr.hosts, pr.hosts.between(pr.kind, int(pr.count)*int(pr.size))}
 		b.levels.perform(pr)
 	} else {

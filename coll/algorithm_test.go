@@ -126,7 +126,9 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 	case s.kind == stepSend:
 		k := [3]int32{at, s.peer, int32(s.slot)}
 		require.NotContains(t, m.mail, k)
-		m.mail[k] = slices.Clone(r.mem(s.from))
+		if m.mail[k] = slices.Clone(r.mem(s.from)); s.records > 0 {
+			m.mail[k] = slices.Clone(findRecords(r.mem(s.base), s.first, s.records, r.plan.most))
+		}
 		r.state[i] = 3
 	case s.kind == stepRecv || s.kind == stepTake:
 		if r.state[i] == 1 && s.kind == stepRecv {
@@ -141,7 +143,12 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 			return
 		}
 		delete(m.mail, k)
-		require.Len(t, b, s.to.n)
+		if s.records > 0 {
+			require.LessOrEqual(t, len(b), s.to.n)
+			require.Equal(t, len(b), skipRecords(b, s.records, r.plan.most))
+		} else {
+			require.Len(t, b, s.to.n)
+		}
 		if s.kind == stepTake {
 			copy(r.mem(s.to), r.mem(s.base))
 			r.fold(r.mem(s.to), b, s.lower)
@@ -176,6 +183,10 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 		copy(r.mem(s.to), r.mem(s.base))
 		r.fold(r.mem(s.to), r.mem(s.from), s.lower)
 		r.state[i] = 3
+	case s.kind == stepWrap || s.kind == stepPack || s.kind == stepOpen:
+		expects, is := record(s, r.plan.most, r.mem)
+		require.Equal(t, expects, is)
+		r.state[i] = 3
 	default:
 		copy(r.mem(s.to), r.mem(s.from))
 		r.state[i] = 3
@@ -202,8 +213,11 @@ func TestAlgorithms(t *testing.T) {
 						}
 						switch {
 						case n == inlineMax/8: // some blocks are longer, some are not
-							if alg != algHierarchy || k != kindAllgatherv {
+							if alg != algHierarchy || k != kindAllgatherv && !k.records() {
 								continue
+							}
+							if k.records() {
+								n = recordMax / 16
 							}
 						case n == 40000: // several pieces
 							if alg != algHierarchy && alg != algCirculant || p != 3 && p != 6 {
@@ -241,7 +255,7 @@ func TestAlgorithms(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, tried, 86, "algorithms of operations")
+	require.Len(t, tried, 88, "algorithms of operations")
 }
 
 // divisions returns divisions of p ranks among hosts: in halves, by turns, of different sizes, and
@@ -274,6 +288,7 @@ func plus(dst, src []affine) {
 func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op Op[affine], on *hosts) {
 	seed := g.Uint64()
 	inPlace, meet := g.IntN(2) == 0, g.IntN(4) == 0
+	most := [...]int{0, 40, recordMax}[g.IntN(3)] // of a block in a record
 	combine := op().combine
 	m := &machine{g: g, mail: map[[3]int32][]byte{}, told: map[[2]int32]uint32{}, shown: map[[2]int32][2]uint64{}}
 	areas := make([][]byte, p)
@@ -390,7 +405,7 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 		}
 		var a arguments
 		require.NoError(t, setArguments(&a, k, r, p, root, n, send, recv, op))
-		a.alg, a.meet, a.hosts, a.crowded = alg, meet, on, p%3 == 2
+		a.alg, a.meet, a.hosts, a.crowded, a.most = alg, meet, on, p%3 == 2, most
 		m.add(build(&a.problem), a.bufs, a.fold)
 		m.ranks[r].areas = areas
 		wants[r], gots[r] = w, got

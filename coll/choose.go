@@ -87,6 +87,12 @@ type question struct {
 	class   int // of the number of bytes: four classes between powers of two
 }
 
+// answer is a choice.
+type answer struct {
+	alg  algorithm
+	most int // see schedule
+}
+
 // choose returns the algorithm for an operation: the same on all ranks. ok is false if the
 // choice needs the figures of the team, which are not there yet. It takes no lock: a
 // prediction, which is made once for a question, may take milliseconds.
@@ -124,6 +130,9 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 		}
 	}
 	as := available(pr.call, boards, t.hosts.serves(pr.call))
+	if pr.most = 0; pr.kind.records() {
+		pr.most = recordMax
+	}
 	if slices.Contains(as, forced) {
 		return forced, true
 	}
@@ -149,21 +158,28 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 	q := question{pr.kind, pr.inOrder, boards, class(n * int(pr.size))}
 	if known := t.answers.Load(); known != nil {
 		if a, ok := (*known)[q]; ok {
-			return a, true
+			pr.most = a.most
+			return a.alg, true
 		}
 	}
 	c := pr.call
 	c.size, c.root = 1, 0
-	a = f.estimates(c, as, pr.team, bytesOfClass(q.class))[0].alg
+	var best answer
+	if pr.kind.records() {
+		best = f.packing(c, as, pr.team)
+	} else {
+		best.alg = f.estimates(c, as, pr.team, bytesOfClass(q.class))[0].alg
+	}
 	for {
 		old := t.answers.Load()
-		all := map[question]algorithm{}
+		all := map[question]answer{}
 		if old != nil {
 			all = maps.Clone(*old)
 		}
-		all[q] = a
+		all[q] = best
 		if t.answers.CompareAndSwap(old, &all) {
-			return a, true
+			pr.most = best.most
+			return best.alg, true
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (f *farTeam) settle(ctx context.Context, e *rma.Engine) error {
 
 // conform checks all operations, by the automatic choice and by hierarchy.
 func (f *farTeam) conform(ctx context.Context, team *Team) error {
-	for _, force := range []string{"", "barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy,allgatherv=hierarchy,reducescatterv=hierarchy,scan=hierarchy,exscan=hierarchy"} {
+	for _, force := range []string{"", "barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy,allgatherv=hierarchy,reducescatterv=hierarchy,scan=hierarchy,exscan=hierarchy,gatherv=hierarchy,scatterv=hierarchy"} {
 		if err := team.Force(force); err != nil {
 			return err
 		}
@@ -143,6 +143,11 @@ func (f *farTeam) measure(ctx context.Context, team *Team) ([]farTimes, error) {
 				return nil, err
 			}
 			buf, all := make([]int64, s.Bytes/8), make([]int64, s.Bytes/8*team.Size())
+			mine := func(r int) []int64 { return all[r*len(buf) : (r+1)*len(buf)-r%2*min(1, len(buf))] } // of blocks of different lengths
+			var blocks [][]int64
+			for r := range team.Size() {
+				blocks = append(blocks, mine(r))
+			}
 			var start time.Time
 			for k := range f.Calls + 1 {
 				if k == 1 { // the first one makes the schedule
@@ -160,6 +165,12 @@ func (f *farTeam) measure(ctx context.Context, team *Team) ([]farTimes, error) {
 					err = Allreduce(ctx, team, nil, buf, Max)
 				case "allgather":
 					err = Allgather(ctx, team, buf, all[:len(buf)*team.Size()])
+				case "gatherv":
+					err = Gatherv(ctx, team, 0, mine(team.Rank()), blocks)
+				case "scatterv": // as bcast
+					if err = Scatterv(ctx, team, 0, blocks, mine(team.Rank())); err == nil {
+						err = Barrier(ctx, team)
+					}
 				case "scan": // of which rank 0 waits for nobody
 					if err = Scan(ctx, team, nil, buf, Max); err == nil {
 						err = Barrier(ctx, team)
@@ -229,6 +240,8 @@ func BenchmarkFarTeam(b *testing.B) {
 		{"allreduce", []int{8, 64 << 10, 1 << 20}, []string{"doubling", "halving", "ring"}},
 		{"allgather", []int{8, 64 << 10}, []string{"dissemination", "ring", "linear"}},
 		{"scan", []int{8, 64 << 10}, []string{"dissemination"}},
+		{"gatherv", []int{64, 1 << 10}, []string{"linear"}},
+		{"scatterv", []int{64, 1 << 10}, []string{"linear"}},
 	} {
 		for _, n := range s.sizes {
 			for _, alg := range append(s.flat, "hierarchy", "auto") {

@@ -64,14 +64,8 @@ func (k kind) rooted() bool {
 	return false
 }
 
-// vector reports whether blocks differ in length, so that ranks do not know all of them.
-func (k kind) vector() bool {
-	switch k {
-	case kindGatherv, kindScatterv, kindAllgatherv, kindAlltoallv:
-		return true
-	}
-	return false
-}
+// records reports whether what passes a leader consists of records: it knows few lengths.
+func (k kind) records() bool { return k == kindGatherv || k == kindScatterv }
 
 // meets reports whether no rank completes the operation before all have started it.
 func (k kind) meets() bool {

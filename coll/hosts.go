@@ -59,6 +59,8 @@ func (h *hosts) serves(c call) bool {
 		return h.adjacent // the ranks below are those of whole hosts, and of this one
 	case kindGather, kindScatter, kindAlltoall:
 		return c.count*uint64(c.size) < packLimit
+	case kindGatherv, kindScatterv:
+		return c.count*uint64(c.size) <= recordMax // only a prediction has a count
 	}
 	return true
 }
@@ -120,6 +122,10 @@ func (l *levels) perform(pr *problem) {
 		l.gather(int(pr.root), pr.send[0], pr.recv)
 	case kindScatter:
 		l.scatter(int(pr.root), pr.send, pr.recv[0])
+	case kindGatherv:
+		l.gatherv(int(pr.root), pr.send[0], pr.recv)
+	case kindScatterv:
+		l.scatterv(int(pr.root), pr.send, pr.recv[0])
 	case kindAllgather, kindAllgatherv:
 		l.allgather(pr.recv, l.copy(pr.recv[pr.rank], pr.send[0]))
 	case kindScan, kindExscan:

@@ -29,6 +29,8 @@ func TestDivide(t *testing.T) {
 	require.True(t, h.serves(call{kind: kindAllgather, size: 8, count: packLimit}))
 	require.True(t, h.serves(call{kind: kindAlltoall, size: 8, count: packLimit/8 - 1}))
 	require.False(t, h.serves(call{kind: kindAlltoall, size: 8, count: packLimit / 8}))
+	require.True(t, h.serves(call{kind: kindGatherv, size: 8, count: recordMax / 8}))
+	require.False(t, h.serves(call{kind: kindScatterv, size: 8, count: recordMax/8 + 1}))
 	require.NotEqual(t, class(packLimit-1), class(packLimit), "no class has sizes of both kinds")
 	require.Equal(t, packLimit, bytesOfClass(class(packLimit)))
 }
@@ -97,6 +99,7 @@ func TestCrossings(t *testing.T) {
 		}
 		return messages, sum
 	}
+	const record = recordHead + 8
 	for root := range h.of {
 		at := h.of[root]
 		for k, bytes := range map[kind]func(from, to int) int{
@@ -114,6 +117,18 @@ func TestCrossings(t *testing.T) {
 			kindScatter: func(from, to int) int {
 				if from == at {
 					return 8 * size[to]
+				}
+				return 0
+			},
+			kindGatherv: func(from, to int) int {
+				if to == at {
+					return record * size[from]
+				}
+				return 0
+			},
+			kindScatterv: func(from, to int) int {
+				if from == at {
+					return record * size[to]
 				}
 				return 0
 			},
@@ -226,7 +241,7 @@ func TestHosts(t *testing.T) {
 		require.NoError(t, err)
 		by[alg] = true
 		require.True(t, slices.ContainsFunc(ps, func(p Prediction) bool { return p.Algorithm == "hierarchy" }), "%v", ps)
-		require.NoError(t, team.Force("bcast=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,reducescatterv=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,allgatherv=hierarchy,alltoall=hierarchy"))
+		require.NoError(t, team.Force("bcast=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,reducescatterv=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,allgatherv=hierarchy,alltoall=hierarchy,gatherv=hierarchy,scatterv=hierarchy"))
 	}
 	require.Len(t, by, 1, "all choose alike")
 	for _, n := range []int{0, 1, 3000, 200_000} {

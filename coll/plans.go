@@ -12,6 +12,7 @@ const maxPlans, maxPlanBytes = 64, 16 << 20
 type planKey struct {
 	call     call
 	meet     bool
+	most     int
 	division uint64 // hash of the division of the memory, which differs in place
 }
 
@@ -46,7 +47,7 @@ type plans struct {
 // schedule returns the schedule of a problem by an algorithm.
 func (ps *plans) schedule(pr *problem, alg algorithm) *schedule {
 	pr.alg = alg
-	k := planKey{pr.call, pr.meet, division(pr.send, pr.recv)}
+	k := planKey{pr.call, pr.meet, pr.most, division(pr.send, pr.recv)}
 	ps.mu.Lock()
 	p := ps.kept[k]
 	ps.mu.Unlock()

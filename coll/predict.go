@@ -537,6 +537,16 @@ func (f *figures) estimates(c call, as []algorithm, p, n int) []estimate {
 	return es
 }
 
+// packing chooses for an operation with records. Its blocks of at most so many bytes are packed: of blocks of
+// that size, and all smaller ones, an operation takes less time so.
+func (f *figures) packing(c call, as []algorithm, p int) answer {
+	best := answer{alg: as[0]}
+	for n := 8; n <= inlineMax && f.estimates(c, as, p, min(n, recordMax))[0].alg == algHierarchy; n *= 2 {
+		best = answer{algHierarchy, min(n, recordMax)}
+	}
+	return best
+}
+
 // estimate predicts the time of a call by its algorithm. Many rounds by shared memory take the
 // time of few in proportion.
 func (f *figures) estimate(c call, p, n int) float64 {
@@ -564,13 +574,13 @@ func problemOf(c call, rank, p, n int, on *hosts) *problem {
 		}
 		return out
 	}
-	pr := &problem{call: c, rank: rank, team: p, hosts: on, inOrder: c.op == opFuncInOrder, send: []mem{{1, 0, n * size}}, recv: []mem{{2, 0, n * size}}}
+	pr := &problem{call: c, rank: rank, team: p, hosts: on, inOrder: c.op == opFuncInOrder, most: n * size, send: []mem{{1, 0, n * size}}, recv: []mem{{2, 0, n * size}}}
 	switch c.kind {
-	case kindReduceScatter, kindReduceScatterv, kindScatter:
+	case kindReduceScatter, kindReduceScatterv, kindScatter, kindScatterv:
 		pr.send = blocks(1)
-	case kindGather, kindAllgather, kindAllgatherv:
+	case kindGather, kindGatherv, kindAllgather, kindAllgatherv:
 		pr.recv = blocks(2)
-	case kindAlltoall:
+	case kindAlltoall, kindAlltoallv:
 		pr.send, pr.recv = blocks(1), blocks(2)
 	}
 	return pr
@@ -630,7 +640,11 @@ func (t *Team) Choice(op string, bytes int) (algorithm string, ps []Prediction, 
 	}
 	c.count = uint64(bytes)
 	f := t.t.told.Load()
-	if a, ok := t.t.chooseBy(f, &problem{call: c, team: t.Size()}, t.ch.tag); ok {
+	pr := problem{call: c, team: t.Size()}
+	if a, ok := t.t.chooseBy(f, &pr, t.ch.tag); ok {
+		if c.kind.records() && bytes > pr.most {
+			a = algLinear // by which longer blocks go
+		}
 		algorithm = a.String()
 	}
 	if f != nil {
@@ -646,11 +660,8 @@ func callOf(op string, bytes, ranks int) (call, error) {
 		return call{}, fmt.Errorf("%q: %w: want an operation of package coll, up to 1 GiB and %d ranks", op, ErrInvalid, maxPredicted)
 	}
 	c := call{kind: kind(k), size: 1}
-	if c.kind.vector() {
-		return call{}, fmt.Errorf("%q: %w: the lengths of its blocks are not known", op, ErrInvalid)
-	}
 	switch c.kind {
-	case kindReduce, kindAllreduce, kindReduceScatter, kindScan, kindExscan:
+	case kindReduce, kindAllreduce, kindReduceScatter, kindReduceScatterv, kindScan, kindExscan:
 		c.op = opSum
 	}
 	return c, nil

@@ -38,10 +38,6 @@ func TestPredict(t *testing.T) {
 			var before float64
 			for _, n := range []int{8, 64 << 10, 4 << 20} {
 				es, err := Predict(&p, link == "shm", k.String(), n, 7)
-				if k.vector() {
-					require.ErrorIs(t, err, ErrInvalid)
-					continue
-				}
 				require.NoError(t, err)
 				maps := link == "shm"
 				as := available(call{kind: k}, byBoards(call{kind: k, size: 1, count: uint64(n)}, 7).and(byBoard{maps, maps, maps}), false)
@@ -244,6 +240,16 @@ func TestPredictHosts(t *testing.T) {
 			}
 		}
 		require.Less(t, on(3)["hierarchy"], on(5)["hierarchy"], op)
+	}
+	for _, op := range []string{"gatherv", "scatterv"} { // the fewer the hosts, the more records at once
+		on := func(n, hosts int) string {
+			ps, err := PredictHosts(&near, true, &far, op, n, 48, hosts)
+			require.NoError(t, err)
+			return ps[0].Algorithm
+		}
+		require.Equal(t, "hierarchy", on(8, 6), op)
+		require.Equal(t, "linear", on(8, 48), op)
+		require.Equal(t, "linear", on(recordMax+1, 6), op)
 	}
 	_, err := PredictHosts(&near, true, &far, "bcast", 8, 4, 5)
 	require.ErrorIs(t, err, ErrInvalid)

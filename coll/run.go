@@ -51,6 +51,7 @@ type operation struct {
 type prepared struct {
 	request *Request // the same in all uses
 	alg     algorithm
+	most    int // see schedule
 	plans   [2]*schedule
 }
 
@@ -116,13 +117,13 @@ func (o *operation) schedule(alg algorithm) *schedule {
 	if p == nil {
 		return o.t.plans.schedule(&o.problem, alg)
 	}
-	if p.plans[0] == nil || p.alg != alg { // see Team.Force
+	if p.plans[0] == nil || p.alg != alg || p.most != o.most { // see Team.Force
 		pr := o.problem
 		for i := range p.plans {
 			pr.meet = i > 0 && !pr.kind.meets()
 			p.plans[i] = o.t.plans.schedule(&pr, alg)
 		}
-		p.alg = alg
+		p.alg, p.most = alg, o.most
 	}
 	o.alg = alg
 	if o.meet {
@@ -241,6 +242,12 @@ func (o *operation) run(i int32) {
 	case stepFold:
 		o.combine(s, 0, o.mem(s.from))
 		o.done(i)
+	case stepWrap, stepPack, stepOpen:
+		if expects, is := record(s, o.plan.most, o.mem); expects != is {
+			o.t.refuse(int(s.peer), o.call, &header{call: o.call, bytes: is}, expects)
+			return
+		}
+		o.done(i)
 	default:
 		copy(o.mem(s.to), o.mem(s.from))
 		o.done(i)
@@ -279,6 +286,9 @@ func (o *operation) post(i int32, s *step) {
 	p := t.eng.Peer(t.ranks[s.peer])
 	tag := tagData | t.numbers[s.peer]
 	data := o.mem(s.from)
+	if s.records > 0 {
+		data = findRecords(o.mem(s.base), s.first, s.records, o.plan.most)
+	}
 	h := header{tag: o.key.tag, seq: o.key.seq, slot: s.slot, call: o.call, bytes: uint64(len(data))}
 	b := o.stage[s.stage : s.stage+headerSize]
 	if s.inline(len(data)) {
@@ -356,7 +366,10 @@ func (o *operation) arrive(from int, h *header, parts ...[]byte) bool {
 	i, expects, inline := o.plan.find(from, h.slot), uint64(0), true
 	if i >= 0 {
 		s := &o.plan.steps[i]
-		expects, inline = uint64(s.to.n), s.inline(s.to.n)
+		if expects = uint64(s.to.n); s.records > 0 {
+			expects = min(expects, h.bytes)
+		}
+		inline = s.inline(int(expects))
 	}
 	if i < 0 || o.flag > 0 || h.call != o.call || h.bytes != expects || (h.later == 0) != inline || o.state[i].begun {
 		mine := o.call
@@ -446,7 +459,19 @@ func (o *operation) place(i int32, parts ...[]byte) {
 			to = to[copy(to, p):]
 		}
 	}
+	if !o.whole(s, s.to.n-len(to)) {
+		return
+	}
 	o.done(i)
+}
+
+// whole reports whether n bytes are what a step receives. Otherwise it revokes the team.
+func (o *operation) whole(s *step, n int) bool {
+	if s.kind == stepTake || s.records == 0 && n == s.to.n || s.records > 0 && n == skipRecords(o.mem(s.to)[:n], s.records, o.plan.most) {
+		return true
+	}
+	o.t.revoke(&rma.PeerError{Rank: o.t.ranks[s.peer], Op: o.call.kind.String(), Err: ErrProtocol})
+	return false
 }
 
 // fetch receives the data of a message whose header has arrived.
@@ -471,10 +496,10 @@ func (o *operation) fetched(i int32, n int, err error) {
 	later, s := o.state[i].later, &o.plan.steps[i]
 	o.mu.Unlock()
 	switch {
-	case err == nil && n != s.to.n: // not what its header has announced
-		o.t.revoke(&rma.PeerError{Rank: o.t.ranks[s.peer], Op: o.call.kind.String(), Err: ErrProtocol})
 	case err == nil:
-		o.done(i)
+		if o.whole(s, n) { // what its header has announced
+			o.done(i)
+		}
 	case errors.Is(err, rma.ErrCanceled):
 		o.t.s.discard(o.t.eng.Peer(o.t.ranks[s.peer]), later)
 	default:

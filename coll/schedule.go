@@ -54,23 +54,28 @@ const (
 	stepTell                 // peer, or all if it is below 0, is told slot: how far this rank is
 	stepWait                 // until peer has told slot or more
 	stepRead                 // to becomes memory of peer's call, which it has shown
+	stepWrap                 // to becomes the record of from
+	stepPack                 // the records in the slots of to follow each other
+	stepOpen                 // to becomes the block of a record in from, which is peer's
 )
 
 // step is one step of a schedule. It begins when the steps before it are done, and is done
 // when its effect has taken place here: a send, when its memory may change.
 type step struct {
-	kind  stepKind
-	lower bool
-	fold  bool // sends: the peer's step is a stepTake
-	peer  int32
-	slot  uint32
-	stage int   // sends: offset in the staging memory
-	line  int32 // place of the message among those of its receiver; of sends only in schedules by flags; of reads: of the memory among that shown
-	to    mem
-	from  mem
-	base  mem     // of reductions: no bytes: that is to
-	waits int32   // number of steps before this one
-	next  []int32 // the steps behind it
+	kind    stepKind
+	lower   bool
+	fold    bool // sends: the peer's step is a stepTake
+	peer    int32
+	slot    uint32
+	records int32 // sends and receives: so many, of unknown lengths; to and from have room for the longest
+	stage   int   // sends: offset in the staging memory
+	first   int32 // of the records in base, of sends, or in from
+	line    int32 // place of the message among those of its receiver; of sends only in schedules by flags; of reads: of the memory among that shown
+	to      mem
+	from    mem
+	base    mem     // of reductions: no bytes: that is to; of sends: the records
+	waits   int32   // number of steps before this one
+	next    []int32 // the steps behind it
 }
 
 // inline reports whether the data of a send or receive of n bytes follows its header.
@@ -96,6 +101,7 @@ type schedule struct {
 	flags    bool       // performed by a board
 	writes   bool       // to the area of this rank
 	alg      algorithm
+	most     int // size of the longest block in a record
 }
 
 // find returns the step that receives a message, -1 if there is none.

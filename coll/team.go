@@ -58,10 +58,10 @@ type team struct {
 	idle    atomic.Pointer[operation] // one more to be used again, without temporary memory
 	plans   plans
 	force   atomic.Pointer[map[kind]algorithm]
-	figures atomic.Pointer[figures]                // nil until they have come, and the operations that waited for them are launched; mu is held when they are set
-	told    atomic.Pointer[figures]                // the same, set before those are launched: see Choice
-	answers atomic.Pointer[map[question]algorithm] // replaced, not changed
-	board   *board                                 // set before the operations that distribute the figures; nil: flags are not possible
+	figures atomic.Pointer[figures]             // nil until they have come, and the operations that waited for them are launched; mu is held when they are set
+	told    atomic.Pointer[figures]             // the same, set before those are launched: see Choice
+	answers atomic.Pointer[map[question]answer] // replaced, not changed
+	board   *board                              // set before the operations that distribute the figures; nil: flags are not possible
 }
 
 // key names an operation of a team.
