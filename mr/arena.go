@@ -1,7 +1,6 @@
 package mr
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -24,13 +23,6 @@ type ArenaOptions struct {
 
 	// Access is the rights of all pieces. Zero means all.
 	Access fabric.Access
-
-	// SmallPages disables huge pages.
-	SmallPages bool
-
-	// Poison fills memory when it is freed, and checks before the next use that it was not
-	// written meanwhile (ErrUseAfterFree). For tests: it touches every byte twice.
-	Poison bool
 }
 
 const (
@@ -68,7 +60,6 @@ type Arena struct {
 	classes [maxClasses]list
 	pool    list                    // empty slabs of no class
 	dying   []*slab                 // without pieces, not withdrawn yet
-	scratch []byte                  // poison
 	held    int64                   // bytes registered
 	use     [offheap.Purposes]int64 // bytes of live pieces, with the sizes of their classes
 	closed  bool
@@ -93,26 +84,20 @@ func NewArena(d *Domain, o ArenaOptions) (*Arena, error) {
 func (a *Arena) Alloc(n int, p offheap.Purpose) (Piece, error) {
 	if uint(n-1) < uint(a.small) && int(p) < offheap.Purposes {
 		if s := a.classes[classOf(n)].head; s != nil {
-			return a.take(s, n, p)
+			return a.take(s, n, p), nil
 		}
 	}
 	return a.allocSlow(n, p)
 }
 
 // take allocates a piece of s, which has room.
-func (a *Arena) take(s *slab, n int, p offheap.Purpose) (Piece, error) {
-	slot, gen, used := s.take(uint64(p))
+func (a *Arena) take(s *slab, n int, p offheap.Purpose) Piece {
+	slot, gen := s.take(uint64(p))
 	if s.live == s.per && s.class != large {
 		a.classes[s.class].remove(s)
 	}
 	a.use[p] += int64(s.size)
-	piece := Piece{slab: s, n: n, gen: gen, slot: slot}
-	if a.o.Poison && used {
-		if err := a.checkPoison(s, slot); err != nil {
-			return Piece{}, errors.Join(err, a.Free(piece))
-		}
-	}
-	return piece, nil
+	return Piece{slab: s, n: n, gen: gen, slot: slot}
 }
 
 func (a *Arena) allocSlow(n int, p offheap.Purpose) (Piece, error) {
@@ -130,7 +115,7 @@ func (a *Arena) allocSlow(n int, p offheap.Purpose) (Piece, error) {
 		}
 		s.class, s.size, s.per = large, len(s.mem), 1
 		s.recut()
-		return a.take(s, n, p)
+		return a.take(s, n, p), nil
 	}
 	c := classOf(n)
 	if s = a.empty(); s == nil {
@@ -140,7 +125,7 @@ func (a *Arena) allocSlow(n int, p offheap.Purpose) (Piece, error) {
 	}
 	s.cut(c)
 	a.classes[c].push(s)
-	return a.take(s, n, p)
+	return a.take(s, n, p), nil
 }
 
 // empty takes an empty slab from the pool, or from a class that has kept its last one.
@@ -171,7 +156,7 @@ func (a *Arena) register(n int) (*slab, error) {
 			return nil, fmt.Errorf("mr: arena: %w: %d bytes of %d held, %d more wanted", ErrLimit, a.held, a.o.Limit, n)
 		}
 	}
-	r, err := a.dom.alloc(offheap.RoundUp(n), a.o.Access, offheap.Arenas, !a.o.SmallPages)
+	r, err := a.dom.Alloc(offheap.RoundUp(n), a.o.Access, offheap.Arenas)
 	if err != nil {
 		return nil, err
 	}
@@ -187,9 +172,6 @@ func (a *Arena) Free(p Piece) error {
 	s := p.slab
 	if s == nil || s.arena != a || !p.Live() {
 		return ErrFreed
-	}
-	if a.o.Poison {
-		a.poison(s, p.slot)
 	}
 	a.use[s.slots[p.slot]&linkMask] -= int64(s.size)
 	s.give(p.slot, p.gen)
@@ -280,7 +262,7 @@ func (p Piece) Live() bool {
 }
 
 // Bytes returns the memory, of the requested length; nil once the piece has been freed.
-// Slices taken before that are not checked: see ArenaOptions.Poison.
+// Slices taken before that are not checked.
 func (p Piece) Bytes() []byte {
 	if !p.Live() {
 		return nil
@@ -299,35 +281,4 @@ func (p Piece) SGE(rail, off, n int) (fabric.SGE, error) {
 		return fabric.SGE{}, ErrBounds
 	}
 	return p.slab.reg.SGE(rail, int(p.slot)*p.slab.size+off, n)
-}
-
-// poisonByte is the content of freed memory: it forms an odd word that is neither a small
-// number nor an address.
-const poisonByte = 0xdb
-
-func (a *Arena) piece(s *slab, slot uint32) []byte {
-	off := int(slot) * s.size
-	return s.mem[off : off+s.size]
-}
-
-func (a *Arena) poison(s *slab, slot uint32) {
-	b := a.piece(s, slot)
-	for i := range b {
-		b[i] = poisonByte
-	}
-}
-
-// checkPoison returns an error if a free slot was written to.
-func (a *Arena) checkPoison(s *slab, slot uint32) error {
-	if len(a.scratch) < unit {
-		a.scratch = bytes.Repeat([]byte{poisonByte}, unit)
-	}
-	b := a.piece(s, slot)
-	for at := 0; at < len(b); at += unit {
-		if !bytes.Equal(b[at:at+unit], a.scratch) {
-			return fmt.Errorf("mr: arena: %w: within 64 bytes from offset %d of a piece of %d at %#x",
-				ErrUseAfterFree, at, s.size, s.reg.key.Addr+uint64(slot)*uint64(s.size))
-		}
-	}
-	return nil
 }

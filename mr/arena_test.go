@@ -1,7 +1,6 @@
 package mr
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -62,7 +61,7 @@ func TestArenaAgainstModel(t *testing.T) { eachLink(t, arenaModel) }
 func arenaModel(t *testing.T, d *Domain, rails []*rail) {
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		o := ArenaOptions{Slab: []int{64 << 10, 20 << 10, 128 << 10}[seed], Poison: seed == 1, SmallPages: seed == 2}
+		o := ArenaOptions{Slab: []int{64 << 10, 20 << 10, 128 << 10}[seed]}
 		o.Limit = 24 * int64(o.Slab)
 		a := newArena(t, d, o)
 		slab := int64(offheap.RoundUp(o.Slab))
@@ -243,22 +242,6 @@ func TestArenaMisuse(t *testing.T) {
 	}
 }
 
-func TestPoisonFindsWritesAfterFree(t *testing.T) {
-	d, _ := open(t, "sim")
-	a := newArena(t, d, ArenaOptions{Poison: true})
-	p, err := a.Alloc(1000, offheap.Rings)
-	require.NoError(t, err)
-	b := p.Bytes()
-	require.NoError(t, a.Free(p))
-	require.Equal(t, bytes.Repeat([]byte{poisonByte}, 1000), b)
-	b[999] = 0
-	_, err = a.Alloc(1000, offheap.Rings)
-	require.ErrorIs(t, err, ErrUseAfterFree)
-	p, err = a.Alloc(1000, offheap.Rings)
-	require.NoError(t, err, "it is told once")
-	require.NoError(t, a.Free(p))
-}
-
 // A large piece that is freed while a peer's descriptor holds it goes when that
 // is through.
 func TestLargePieceHeldByAPeer(t *testing.T) {
@@ -282,27 +265,20 @@ func TestLargePieceHeldByAPeer(t *testing.T) {
 // Without reserved huge pages, the usual case, memory comes from what there is.
 func TestHugePagesFallBack(t *testing.T) {
 	d, rails := open(t, "tcp")
-	for _, small := range []bool{false, true} {
-		a := newArena(t, d, ArenaOptions{SmallPages: small})
-		before := offheap.InUse(offheap.Arenas)
-		p, err := a.Alloc(100<<10, offheap.Regions)
-		require.NoError(t, err)
-		kind := p.slab.reg.kind
-		t.Log(kind)
-		if small {
-			require.Equal(t, offheap.Small, kind)
-		}
-		require.EqualValues(t, offheap.HugePage, offheap.InUse(offheap.Arenas)-before)
-		require.Zero(t, p.slab.reg.Key().Addr%uint64(offheap.PageSize))
-		testutil.Fill(p.Bytes(), 3, 0)
-		k, err := pieceKey(p)
-		require.NoError(t, err)
-		rk := on(&k, 1)
-		require.NoError(t, rails[0].access(t, fabric.OpRead, rk, k.Addr, 1<<16))
-		require.NoError(t, testutil.Verify(rails[0].local.Bytes(), 3, 0))
-		require.NoError(t, a.Free(p))
-		require.NoError(t, a.Close())
-	}
+	a := newArena(t, d, ArenaOptions{})
+	before := offheap.InUse(offheap.Arenas)
+	p, err := a.Alloc(100<<10, offheap.Regions)
+	require.NoError(t, err)
+	require.EqualValues(t, offheap.HugePage, offheap.InUse(offheap.Arenas)-before)
+	require.Zero(t, p.slab.reg.Key().Addr%uint64(offheap.PageSize))
+	testutil.Fill(p.Bytes(), 3, 0)
+	k, err := pieceKey(p)
+	require.NoError(t, err)
+	rk := on(&k, 1)
+	require.NoError(t, rails[0].access(t, fabric.OpRead, rk, k.Addr, 1<<16))
+	require.NoError(t, testutil.Verify(rails[0].local.Bytes(), 3, 0))
+	require.NoError(t, a.Free(p))
+	require.NoError(t, a.Close())
 }
 
 func TestArenaAllocatesNothing(t *testing.T) {

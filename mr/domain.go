@@ -51,14 +51,10 @@ func NewDomain(rails ...Rail) (*Domain, error) {
 // Closing the registration frees it. Memory of 0 bytes has an address and keys like any
 // other.
 func (d *Domain) Alloc(size int, access fabric.Access, p offheap.Purpose) (*Registration, error) {
-	return d.alloc(size, access, p, true)
-}
-
-func (d *Domain) alloc(size int, access fabric.Access, p offheap.Purpose, huge bool) (*Registration, error) {
 	r := &Registration{dom: d, owner: -1, purpose: p, none: size == 0}
 	var err error
 	if r.none {
-		size, huge = 1, false
+		size = 1
 	}
 	switch {
 	case size < 0:
@@ -68,11 +64,11 @@ func (d *Domain) alloc(size int, access fabric.Access, p offheap.Purpose, huge b
 		if reg, err = d.rails[d.from].Link.Alloc(size, access); err == nil {
 			r.owner, r.mem, r.regs[d.from] = d.from, reg.Bytes(), reg
 		}
-	case huge:
-		r.mem, r.kind, err = offheap.AllocHuge(size, p)
+	case r.none:
+		r.mem, err = offheap.Alloc(size, p)
 		r.owned = true
 	default:
-		r.mem, err = offheap.Alloc(size, p)
+		r.mem, _, err = offheap.AllocHuge(size, p)
 		r.owned = true
 	}
 	if err != nil {

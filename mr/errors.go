@@ -34,9 +34,6 @@ var (
 	// ErrFreed means that a piece was freed before, or belongs to another arena.
 	ErrFreed = errors.New("piece is freed or not of this arena")
 
-	// ErrUseAfterFree means that memory was written while it was free.
-	ErrUseAfterFree = errors.New("memory written after it was freed")
-
 	// ErrLimit means that a limit on registered memory or entries is reached.
 	ErrLimit = errors.New("limit of registered memory reached")
 

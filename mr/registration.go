@@ -25,7 +25,6 @@ type Registration struct {
 	owned   bool            // mem is from offheap, of purpose
 	none    bool            // mem only supplies an address; the memory has no bytes
 	purpose offheap.Purpose //
-	kind    offheap.Kind    // of pages
 	pin     *runtime.Pinner // of the caller's memory
 
 	mu   sync.Mutex // guards release

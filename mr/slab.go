@@ -48,15 +48,13 @@ func (s *slab) recut() {
 	s.fresh, s.free, s.live, s.base = 0, 0, 0, s.top
 }
 
-// take allocates a slot. The slab must have room. used: the slot was in use since the slab
-// was cut.
-func (s *slab) take(purpose uint64) (slot uint32, gen uint64, used bool) {
+// take allocates a slot. The slab must have room.
+func (s *slab) take(purpose uint64) (slot uint32, gen uint64) {
 	if s.free != 0 {
 		slot = s.free - 1
 		w := s.slots[slot]
 		s.free = uint32(w & linkMask)
 		gen = w>>linkBits + 1
-		used = true
 	} else {
 		slot = s.fresh
 		s.fresh++
@@ -64,7 +62,7 @@ func (s *slab) take(purpose uint64) (slot uint32, gen uint64, used bool) {
 	}
 	s.slots[slot] = gen<<linkBits | purpose
 	s.live++
-	return slot, gen, used
+	return slot, gen
 }
 
 // give frees a live slot.
