@@ -22,7 +22,6 @@ type Out struct {
 	LKey, RKey uint32 // of the registered region that Data lies in
 	Tag        uint32
 	Registered bool // LKey and RKey are valid, and peers may read Data
-	Urgent     bool // send without waiting for others
 	Sync       bool // ends when a receive has matched it: it is announced, or written to a receive
 	outState
 	Done Completer
@@ -39,7 +38,7 @@ func (o *Out) Recycle() {
 	if o.Data != nil {
 		o.Data = nil
 	}
-	o.Registered, o.Urgent, o.Sync = false, false, false
+	o.Registered, o.Sync = false, false
 }
 
 // outState is cleared before a message is used again.
