@@ -92,7 +92,7 @@ func ExampleChannel_StageVec() {
 	_ = b.Connect(a.Setup())
 
 	msgs := []gather.Message{{At: 1, Data: []byte("one")}, {At: 2, Data: []byte("two")}, {At: 5, Data: []byte("five")}}
-	p := gather.NewPacker(gather.Seq, a.GatherLimits(eager.Envelope{}), 0)
+	p := gather.NewPacker(a.GatherLimits(eager.Envelope{}), 0)
 	n, err := p.Pack(msgs)
 	fmt.Println(n, err)
 	_, res, err := a.StageVec(eager.Envelope{Kind: uint8(gather.Seq)}, p.Pieces())
@@ -100,9 +100,9 @@ func ExampleChannel_StageVec() {
 	_, err = a.Flush()
 	fmt.Println(err)
 
-	if l, h, ok, err := b.Lease(); ok && err == nil {
+	if l, _, ok, err := b.Lease(); ok && err == nil {
 		var s gather.Splitter
-		fmt.Println(l.Split(&s, gather.Kind(h.Kind)))
+		fmt.Println(l.Split(&s))
 		for s.Next() {
 			seg, whole := s.Bytes()
 			fmt.Println(s.Entry().At, string(seg), whole)

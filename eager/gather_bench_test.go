@@ -41,7 +41,7 @@ func newBed(b *testing.B, link string, o Options, n, size, threshold int) *bed {
 	reg, err := x.link.Register(mem, 0)
 	require.NoError(b, err)
 	x.regs = append(x.regs, reg)
-	d := &bed{b: b, x: x, y: y, buf: make([]byte, size), packer: gather.NewPacker(gather.Seq, x.ch.GatherLimits(Envelope{}), threshold)}
+	d := &bed{b: b, x: x, y: y, buf: make([]byte, size), packer: gather.NewPacker(x.ch.GatherLimits(Envelope{}), threshold)}
 	for i := range n {
 		d.msgs = append(d.msgs, gather.Message{Data: mem[i*size:][:size], At: uint64(i), LKey: reg.LKey(), Registered: true})
 	}
@@ -164,7 +164,7 @@ func (d *bed) take(inPlace bool) (n int) {
 		return 0
 	}
 	d.moved()
-	if err := l.Split(&d.split, gather.Seq); err != nil {
+	if err := l.Split(&d.split); err != nil {
 		d.b.Fatal(err)
 	}
 	for d.split.Next() {

@@ -21,7 +21,6 @@ type batches struct {
 	tb   testing.TB
 	rng  *rand.Rand
 	a, b *side
-	kind gather.Kind
 	mem  []byte // registered at a
 	reg  fabric.Region
 
@@ -29,10 +28,8 @@ type batches struct {
 	want  []gather.Message // on their way; Data is ours
 	lent  []lent           // memory in place
 	split gather.Splitter
-	dst   [3][]byte // at b
-	model [3][]byte // what dst must be
 	got   int
-	ways  [4]int
+	ways  [3]int
 	buf   []byte
 }
 
@@ -43,16 +40,12 @@ type lent struct {
 }
 
 func newBatches(tb testing.TB, seed uint64, a, b *side) *batches {
-	s := &batches{tb: tb, rng: rand.New(rand.NewPCG(seed, 99)), a: a, b: b, kind: gather.Seq + gather.Kind(seed%2)}
+	s := &batches{tb: tb, rng: rand.New(rand.NewPCG(seed, 99)), a: a, b: b}
 	s.mem = testutil.Scratch(tb, 256<<10)
 	var err error
 	s.reg, err = a.link.Register(s.mem, 0)
 	require.NoError(tb, err)
 	a.regs = append(a.regs, s.reg)
-	for i := range s.dst {
-		n := 1 + s.rng.IntN(1<<14)
-		s.dst[i], s.model[i] = make([]byte, n), make([]byte, n)
-	}
 	s.buf = make([]byte, a.ch.MaxPayload(flowctl.Data, false))
 	return s
 }
@@ -60,8 +53,6 @@ func newBatches(tb testing.TB, seed uint64, a, b *side) *batches {
 // batch draws messages: tiny and medium, registered or not.
 func (s *batches) batch(limit int) (msgs []gather.Message) {
 	free := s.mem
-	var at uint64
-	var region uint32
 	for range 1 + s.rng.IntN(60) {
 		n := s.rng.IntN(40)
 		switch s.rng.IntN(5) {
@@ -73,21 +64,8 @@ func (s *batches) batch(limit int) (msgs []gather.Message) {
 			}
 		}
 		n = min(n, limit-40)
-		m := gather.Message{}
-		if s.kind == gather.Dest {
-			at += uint64(s.rng.IntN(200))
-			for region < 3 && at+uint64(n) > uint64(len(s.model[region])) {
-				region, at = region+1, 0
-			}
-			if region == 3 {
-				break
-			}
-			m.At, m.Region = at, region
-			at += uint64(n)
-		} else {
-			s.seq += 1 + uint64(s.rng.IntN(2)*s.rng.IntN(300))
-			m.At = s.seq
-		}
+		s.seq += 1 + uint64(s.rng.IntN(2)*s.rng.IntN(300))
+		m := gather.Message{At: s.seq}
 		if s.rng.IntN(2) == 0 && n <= len(free) {
 			m.Data, free = free[:n:n], free[n:]
 			m.LKey, m.Registered = s.reg.LKey(), true
@@ -103,16 +81,13 @@ func (s *batches) batch(limit int) (msgs []gather.Message) {
 // send moves one batch, receiving when the other side must.
 func (s *batches) send() {
 	c := s.a.ch
-	e := Envelope{Kind: uint8(s.kind), HasMeta: s.rng.IntN(3) == 0, Meta: 77}
+	e := Envelope{Kind: uint8(gather.Seq), HasMeta: s.rng.IntN(3) == 0, Meta: 77}
 	l := c.GatherLimits(e)
 	msgs := s.batch(l.Bytes)
 	if s.rng.IntN(2) == 0 {
-		l.Count = 1 + s.rng.IntN(30)
-	}
-	if s.rng.IntN(2) == 0 {
 		l.InPlace = s.rng.IntN(l.InPlace + 5) // more than the channel takes: the rest is copied
 	}
-	p := gather.NewPacker(s.kind, l, 1+s.rng.IntN(64))
+	p := gather.NewPacker(l, 1+s.rng.IntN(64))
 	for left := msgs; len(left) > 0; {
 		n, err := p.Pack(left)
 		require.NoError(s.tb, err)
@@ -120,7 +95,7 @@ func (s *batches) send() {
 		pos := s.post(e, p.Pieces())
 		b := lent{pos: pos}
 		for i, m := range left[:n] {
-			s.want = append(s.want, gather.Message{Data: append([]byte(nil), m.Data...), At: m.At, Region: m.Region})
+			s.want = append(s.want, gather.Message{Data: append([]byte(nil), m.Data...), At: m.At})
 			if p.Pieces()[1+i].InPlace {
 				b.data = append(b.data, m.Data)
 			} else {
@@ -195,7 +170,7 @@ func (s *batches) until(what string, done func() bool) {
 }
 
 // receive takes gathers at b, in one of the ways there are: copied out of the
-// ring first, in place, copied segment by segment, scattered.
+// ring first, in place, copied segment by segment.
 func (s *batches) receive() {
 	for {
 		way := s.rng.IntN(len(s.ways))
@@ -205,7 +180,7 @@ func (s *batches) receive() {
 			if !ok {
 				return
 			}
-			require.NoError(s.tb, s.split.Open(s.kind, nil, s.buf[:h.Len]))
+			require.NoError(s.tb, s.split.Open(nil, s.buf[:h.Len]))
 			s.take(way)
 			continue
 		}
@@ -214,27 +189,24 @@ func (s *batches) receive() {
 		if !ok {
 			return
 		}
-		require.Equal(s.tb, uint8(s.kind), h.Kind)
-		require.NoError(s.tb, l.Split(&s.split, s.kind))
+		require.Equal(s.tb, uint8(gather.Seq), h.Kind)
+		require.NoError(s.tb, l.Split(&s.split))
 		s.take(way)
 		require.NoError(s.tb, l.Release())
 		require.False(s.tb, s.split.Next())
 		require.ErrorIs(s.tb, s.split.Err(), gather.ErrReleased)
-		require.ErrorIs(s.tb, l.Split(&s.split, s.kind), ErrLeaseEnded)
+		require.ErrorIs(s.tb, l.Split(&s.split), ErrLeaseEnded)
 	}
 }
 
 // take compares one gather with the list.
 func (s *batches) take(way int) {
 	s.ways[way]++
-	if way == 3 && s.kind == gather.Dest {
-		require.NoError(s.tb, s.split.Scatter(s.dst[:]))
-	}
 	for s.split.Next() {
 		require.NotEmpty(s.tb, s.want, "a segment that nobody sent")
 		m, e := s.want[0], s.split.Entry()
 		s.want = s.want[1:]
-		require.Equal(s.tb, gather.Entry{At: m.At, Region: m.Region, Size: uint32(len(m.Data))}, e)
+		require.Equal(s.tb, gather.Entry{At: m.At, Size: uint32(len(m.Data))}, e)
 		var got []byte
 		if b, ok := s.split.Bytes(); ok && way != 2 {
 			got = b
@@ -243,12 +215,6 @@ func (s *batches) take(way int) {
 			require.Equal(s.tb, len(got), s.split.Copy(got))
 		}
 		require.True(s.tb, string(m.Data) == string(got), "segment %d of %d bytes differs", e.At, e.Size)
-		if s.kind == gather.Dest {
-			copy(s.model[m.Region][m.At:], m.Data)
-			if way != 3 {
-				copy(s.dst[m.Region][m.At:], got)
-			}
-		}
 		s.got++
 	}
 	require.NoError(s.tb, s.split.Err())
@@ -260,7 +226,6 @@ func (s *batches) run(n int) {
 	}
 	s.until("messages", func() bool { return len(s.want) == 0 })
 	require.Positive(s.tb, s.got)
-	require.Equal(s.tb, s.model, s.dst)
 	require.NoError(s.tb, s.a.ch.Err())
 	require.NoError(s.tb, s.b.ch.Err())
 }
@@ -327,16 +292,15 @@ func gathersOver(t *testing.T, open opener) {
 func TestHostileGather(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, simLinks(sim.Options{}), Options{}, Options{})
-	p := gather.NewPacker(gather.Dest, gather.Limits{Bytes: 1024}, 0)
+	p := gather.NewPacker(gather.Limits{Bytes: 1024}, 0)
 	data := testutil.Payload(16, 1, 0)
-	_, err := p.Pack([]gather.Message{{Data: data[:8], At: 4}, {Data: data[8:], At: 20, Region: 1}})
+	_, err := p.Pack([]gather.Message{{Data: data[:8], At: 4}, {Data: data[8:], At: 20}})
 	require.NoError(t, err)
 	var good []byte
 	for _, x := range p.Pieces() {
 		good = append(good, x.Data...)
 	}
 	var s gather.Splitter
-	dst := [][]byte{make([]byte, 32), make([]byte, 32)}
 	open := func(p []byte) (Lease, error) {
 		res, err := a.ch.Send(Envelope{}, p)
 		require.NoError(t, err)
@@ -344,13 +308,12 @@ func TestHostileGather(t *testing.T) {
 		l, _, ok, err := b.ch.Lease()
 		require.NoError(t, err)
 		require.True(t, ok)
-		return l, l.Split(&s, gather.Dest)
+		return l, l.Split(&s)
 	}
 	for n := range good {
 		l, err := open(good[:n])
 		require.ErrorIs(t, err, gather.ErrHeader, "prefix of %d bytes", n)
 		require.False(t, s.Next())
-		require.ErrorIs(t, s.Scatter(dst), gather.ErrHeader)
 		require.NoError(t, l.Release())
 		a.poll()
 	}
@@ -362,9 +325,14 @@ func TestHostileGather(t *testing.T) {
 	for i := range seg[:len(good)-16] {
 		seg[i] = 0xff
 	}
-	require.NoError(t, s.Scatter(dst))
-	require.NoError(t, testutil.Verify(dst[0][4:12], 1, 0))
-	require.NoError(t, testutil.Verify(dst[1][20:28], 1, 8))
+	for i := range 2 {
+		require.True(t, s.Next())
+		require.Equal(t, gather.Entry{At: 4 + 16*uint64(i), Size: 8}, s.Entry())
+		b, ok := s.Bytes()
+		require.True(t, ok)
+		require.NoError(t, testutil.Verify(b, 1, uint64(8*i)))
+	}
+	require.False(t, s.Next())
 	require.NoError(t, l.Release())
 	require.NoError(t, b.ch.Err())
 }

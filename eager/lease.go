@@ -59,22 +59,22 @@ func (l Lease) Release() error {
 	return nil
 }
 
-// Split opens the message of the lease as a gather of kind k. Segments may be used in
+// Split opens the message of the lease as a gather. Segments may be used in
 // place, through s, until Release; s then fails with gather.ErrReleased. Errors wrap
 // gather.ErrHeader, or are ErrLeaseEnded. The channel continues after a malformed gather:
 // the layer above decides what to do.
 //
 // Hot path.
-func (l Lease) Split(s *gather.Splitter, k gather.Kind) error {
+func (l Lease) Split(s *gather.Splitter) error {
 	if !l.open() {
 		return ErrLeaseEnded
 	}
 	c := l.c
 	switch c.segments() {
 	case 1:
-		return s.Open(k, &c.lease, c.segment(0))
+		return s.Open(&c.lease, c.segment(0))
 	case 2:
-		return s.Open(k, &c.lease, c.segment(0), c.segment(1))
+		return s.Open(&c.lease, c.segment(0), c.segment(1))
 	}
-	return s.Open(k, &c.lease, c.segment(0), c.segment(1), c.segment(2))
+	return s.Open(&c.lease, c.segment(0), c.segment(1), c.segment(2))
 }

@@ -247,7 +247,7 @@ func TestVecDoesNotAllocate(t *testing.T) {
 		for i := range msgs {
 			msgs[i] = gather.Message{Data: a.pool.slot(i)[:17*i%300], At: uint64(i), LKey: a.pool.reg.LKey(), Registered: true}
 		}
-		p := gather.NewPacker(gather.Seq, a.ch.GatherLimits(Envelope{}), 100)
+		p := gather.NewPacker(a.ch.GatherLimits(Envelope{}), 100)
 		var s gather.Splitter
 		var sum int
 		run := func() {
@@ -268,7 +268,7 @@ func TestVecDoesNotAllocate(t *testing.T) {
 				}
 				left = left[n:]
 				l, _, ok, err := b.ch.Lease()
-				if !ok || err != nil || l.Split(&s, gather.Seq) != nil {
+				if !ok || err != nil || l.Split(&s) != nil {
 					t.Fatal("no gather", err)
 				}
 				for s.Next() {

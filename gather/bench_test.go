@@ -15,7 +15,7 @@ func BenchmarkCodec(b *testing.B) {
 		for i := range msgs {
 			msgs[i] = Message{Data: make([]byte, 64), At: uint64(i) * step}
 		}
-		p := NewPacker(Seq, Limits{Bytes: 1 << 20}, 0)
+		p := NewPacker(Limits{Bytes: 1 << 20}, 0)
 		_, err := p.Pack(msgs)
 		require.NoError(b, err)
 		payload := flat(p.Pieces())
@@ -35,7 +35,7 @@ func BenchmarkCodec(b *testing.B) {
 			b.ReportAllocs()
 			var s Splitter
 			for b.Loop() {
-				if err := s.Open(Seq, nil, payload); err != nil {
+				if err := s.Open(nil, payload); err != nil {
 					b.Fatal(err)
 				}
 				n := 0

@@ -16,8 +16,8 @@
 //
 // # Header
 //
-// Two kinds, [Seq] (size and sequence number) and [Dest] (size, region and offset of the
-// destination). The kind of the message that carries the header gives its kind and version;
+// Two kinds, [Seq] (size and sequence number), of messages, and [Dest] (size, region and
+// offset of the destination), of lists. The kind of the message that carries the header gives its kind and version;
 // the header does not. Fields are as wide as the largest value of the gather needs, 1 to 4
 // or 8 bytes, the same for all entries: 64 messages of 64 bytes with consecutive numbers
 // take 16 + 64·1 bytes. Places are coded as the gap behind the previous entry, so that
@@ -44,8 +44,7 @@
 // # Hostile peers
 //
 // [Header.Parse] copies the header first and checks the copy, so that later changes by the
-// peer have no effect. Every error wraps [ErrHeader] or [ErrDestination]; nothing is written
-// before all destinations of a gather have been checked.
+// peer have no effect. Every error wraps [ErrHeader].
 //
 // # Concurrency
 //
@@ -61,7 +60,7 @@
 //	piece.go   Piece, List: pieces to SGEs over a staging window
 //	run.go     runs: headers written without entries, many segments read at a time
 //	pack.go    Packer: a batch to gathers
-//	split.go   Splitter: a payload to segments, in place, copied or scattered
+//	split.go   Splitter: a payload to segments, in place or copied
 //
 // Tests that need a link are in package eager.
 package gather

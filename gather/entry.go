@@ -37,9 +37,6 @@ var (
 	// ErrHeader means that a header is malformed: no correct sender creates it.
 	ErrHeader = errors.New("bad gather header")
 
-	// ErrDestination means that a destination does not exist or is too small.
-	ErrDestination = errors.New("gather destination out of bounds")
-
 	// ErrOrder means that a header cannot express a list of entries: their places do not
 	// ascend, overlap or wrap.
 	ErrOrder = errors.New("gather entries must ascend and not overlap")
@@ -66,22 +63,3 @@ func (e *HeaderError) Error() string {
 
 // Unwrap returns ErrHeader.
 func (e *HeaderError) Unwrap() error { return ErrHeader }
-
-// DestinationError reports an entry whose destination is refused. It unwraps to
-// ErrDestination.
-type DestinationError struct {
-	Index int // index of the entry
-	Entry Entry
-	Have  int // bytes of the region, -1: no region has this number
-}
-
-func (e *DestinationError) Error() string {
-	if e.Have < 0 {
-		return fmt.Sprintf("scatter: entry %d: %v: no region %d", e.Index, ErrDestination, e.Entry.Region)
-	}
-	return fmt.Sprintf("scatter: entry %d: %v: %d bytes at %d of region %d, which has %d",
-		e.Index, ErrDestination, e.Entry.Size, e.Entry.At, e.Entry.Region, e.Have)
-}
-
-// Unwrap returns ErrDestination.
-func (e *DestinationError) Unwrap() error { return ErrDestination }

@@ -9,7 +9,7 @@ import (
 
 // Three messages become the payload of one, and are taken apart where it came to.
 func Example() {
-	p := gather.NewPacker(gather.Seq, gather.Limits{Bytes: 4096, InPlace: 4}, 0)
+	p := gather.NewPacker(gather.Limits{Bytes: 4096, InPlace: 4}, 0)
 	n, err := p.Pack([]gather.Message{
 		{Data: []byte("one"), At: 7}, {Data: []byte("two"), At: 8}, {Data: []byte("three"), At: 9},
 	})
@@ -21,7 +21,7 @@ func Example() {
 	}
 
 	var s gather.Splitter
-	if err := s.Open(gather.Seq, nil, payload); err != nil {
+	if err := s.Open(nil, payload); err != nil {
 		fmt.Println(err)
 	}
 	for s.Next() {
@@ -37,31 +37,9 @@ func Example() {
 	// <nil>
 }
 
-// With destinations the receiver knows where each segment belongs; all of them
-// are checked before the first byte is written.
-func ExampleSplitter_Scatter() {
-	p := gather.NewPacker(gather.Dest, gather.Limits{Bytes: 4096, InPlace: 4}, 0)
-	_, _ = p.Pack([]gather.Message{{Data: []byte("left"), At: 0}, {Data: []byte("right"), At: 10}})
-	var payload []byte
-	for _, piece := range p.Pieces() {
-		payload = append(payload, piece.Data...)
-	}
-	var s gather.Splitter
-	_ = s.Open(gather.Dest, nil, payload)
-	region := []byte("...............")
-	fmt.Println(s.Scatter([][]byte{region}), string(region))
-
-	_ = s.Open(gather.Dest, nil, payload)
-	var de *gather.DestinationError
-	fmt.Println(errors.As(s.Scatter([][]byte{region[:12]}), &de), de.Index, de.Have)
-	// Output:
-	// <nil> left......right
-	// true 1 12
-}
-
 // A header that no honest sender makes.
 func ExampleHeader() {
-	p := gather.NewPacker(gather.Seq, gather.Limits{Bytes: 4096}, 0)
+	p := gather.NewPacker(gather.Limits{Bytes: 4096}, 0)
 	_, _ = p.Pack([]gather.Message{{Data: make([]byte, 100), At: 1}})
 	b := p.Pieces()[0].Data
 	var h gather.Header

@@ -18,8 +18,7 @@ const DefaultThreshold = 512
 // Message is one message of a batch.
 type Message struct {
 	Data       []byte
-	At         uint64 // sequence number or offset of the destination
-	Region     uint32 // Dest: number of the destination region
+	At         uint64 // sequence number
 	LKey       uint32 // of Registered memory
 	Registered bool   // Data may be sent in place
 }
@@ -28,12 +27,10 @@ type Message struct {
 type Limits struct {
 	Bytes   int // longest payload, header included
 	InPlace int // pieces in place; 0: all are copied
-	Count   int // segments; 0 means MaxCount
 }
 
-// Packer makes gathers of batches. It reuses its buffers.
+// Packer makes gathers of kind Seq of batches. It reuses its buffers.
 type Packer struct {
-	kind      Kind
 	threshold int
 	limits    Limits
 	entries   []Entry
@@ -41,19 +38,15 @@ type Packer struct {
 	header    []byte
 }
 
-// NewPacker returns a Packer for gathers of kind k. Registered messages of at least
-// threshold bytes are sent in place; 0 means DefaultThreshold, negative means never.
-func NewPacker(k Kind, l Limits, threshold int) *Packer {
-	threshold = cmp.Or(threshold, DefaultThreshold)
-	if l.Count <= 0 || l.Count > MaxCount {
-		l.Count = MaxCount
-	}
-	return &Packer{kind: k, threshold: threshold, limits: l}
+// NewPacker returns a Packer. Registered messages of at least threshold bytes are sent in
+// place; 0 means DefaultThreshold, negative means never.
+func NewPacker(l Limits, threshold int) *Packer {
+	return &Packer{threshold: cmp.Or(threshold, DefaultThreshold), limits: l}
 }
 
 // Pack makes a gather of as many of the first messages as fit and returns their number: the
 // next gather begins with msgs[n]. A gather ends at its limits, and before a message whose
-// place does not ascend or overlaps the preceding one. An error, with n == 0, concerns
+// number does not ascend. An error, with n == 0, concerns
 // msgs[0], which fits no gather: ErrTooLarge or ErrOrder. Pack allocates only to grow the
 // buffers.
 //
@@ -68,10 +61,10 @@ func (p *Packer) Pack(msgs []Message) (n int, err error) {
 	p.pieces = append(p.pieces, Piece{}) // the header
 	for i := range msgs {
 		m := &msgs[i]
-		if i == p.limits.Count || len(m.Data) > p.limits.Bytes-body {
+		if len(m.Data) > p.limits.Bytes-body {
 			break
 		}
-		e := Entry{At: m.At, Size: uint32(len(m.Data)), Region: m.Region}
+		e := Entry{At: m.At, Size: uint32(len(m.Data))}
 		direct := m.Registered && p.threshold >= 0 && len(m.Data) >= p.threshold && len(m.Data) > 0 && p.limits.InPlace > 0
 		if direct {
 			if inPlace == p.limits.InPlace {
@@ -79,7 +72,7 @@ func (p *Packer) Pack(msgs []Message) (n int, err error) {
 			}
 			inPlace++
 		}
-		if !s.add(p.kind, e, p.limits.Bytes-body-len(m.Data)) {
+		if !s.add(Seq, e, p.limits.Bytes-body-len(m.Data)) {
 			break
 		}
 		body += len(m.Data)
@@ -89,12 +82,12 @@ func (p *Packer) Pack(msgs []Message) (n int, err error) {
 	if s.n == 0 {
 		p.pieces = p.pieces[:0]
 		m := &msgs[0]
-		if s.add(p.kind, Entry{At: m.At, Size: uint32(min(len(m.Data), max(p.limits.Bytes, 0))), Region: m.Region}, math.MaxInt) {
+		if s.add(Seq, Entry{At: m.At, Size: uint32(min(len(m.Data), max(p.limits.Bytes, 0)))}, math.MaxInt) {
 			return 0, fmt.Errorf("pack %d bytes, limit %d with a header of %d: %w", len(m.Data), p.limits.Bytes, headerLen(1, s.layout), ErrTooLarge)
 		}
 		return 0, fmt.Errorf("pack %d bytes at %d: %w", len(m.Data), m.At, ErrOrder)
 	}
-	p.header = s.append(p.header, p.kind, p.entries)
+	p.header = s.append(p.header, Seq, p.entries)
 	p.pieces[0].Data = p.header
 	return s.n, nil
 }

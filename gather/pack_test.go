@@ -25,22 +25,18 @@ func TestPackAndSplit(t *testing.T) {
 	var s Splitter
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 2))
-		k := Seq + Kind(seed%2)
-		es, _ := randomEntries(rng, k, 1+rng.IntN(200), 1<<rng.IntN(9))
+		es, _ := randomEntries(rng, Seq, 1+rng.IntN(200), 1<<rng.IntN(9))
 		msgs := make([]Message, len(es))
 		for i, e := range es {
-			msgs[i] = Message{Data: testutil.Payload(int(e.Size), uint64(i), 0), At: e.At, Region: e.Region, LKey: 9, Registered: rng.IntN(2) == 0}
+			msgs[i] = Message{Data: testutil.Payload(int(e.Size), uint64(i), 0), At: e.At, LKey: 9, Registered: rng.IntN(2) == 0}
 		}
-		l := Limits{Bytes: 600 + rng.IntN(4000), InPlace: rng.IntN(6), Count: rng.IntN(80)}
+		l := Limits{Bytes: 600 + rng.IntN(4000), InPlace: rng.IntN(6)}
 		threshold := 1 + rng.IntN(100)
-		p := NewPacker(k, l, threshold)
+		p := NewPacker(l, threshold)
 		for done := 0; done < len(msgs); {
 			n, err := p.Pack(msgs[done:])
 			require.NoError(t, err)
 			require.Positive(t, n)
-			if l.Count > 0 {
-				require.LessOrEqual(t, n, l.Count)
-			}
 			require.Len(t, p.Pieces(), n+1)
 			inPlace := 0
 			for i, pc := range p.Pieces()[1:] {
@@ -55,7 +51,7 @@ func TestPackAndSplit(t *testing.T) {
 			require.False(t, p.Pieces()[0].InPlace, "the header's buffer is used again")
 			b := flat(p.Pieces())
 			require.LessOrEqual(t, len(b), l.Bytes)
-			require.NoError(t, s.Open(k, nil, b))
+			require.NoError(t, s.Open(nil, b))
 			for range n {
 				require.True(t, s.Next())
 				require.Equal(t, es[done], s.Entry())
@@ -74,27 +70,23 @@ func TestPackCuts(t *testing.T) {
 	t.Parallel()
 	msg := func(n int, at uint64) Message { return Message{Data: make([]byte, n), At: at, Registered: true} }
 	for name, c := range map[string]struct {
-		kind   Kind
 		l      Limits
 		msgs   []Message
 		n      int
 		pieces int // in place
 		err    error
 	}{
-		"exactly full":          {Seq, Limits{Bytes: 24 + 30}, []Message{msg(10, 1), msg(10, 2), msg(10, 3)}, 3, 0, nil},
-		"one byte too many":     {Seq, Limits{Bytes: 24 + 29}, []Message{msg(10, 1), msg(10, 2), msg(10, 3)}, 2, 0, nil},
-		"header grows with one": {Seq, Limits{Bytes: 24 + 40}, []Message{msg(10, 1), msg(10, 2), msg(10, 3), msg(10, 900)}, 3, 0, nil},
-		"pieces":                {Seq, Limits{Bytes: 9000, InPlace: 2}, []Message{msg(600, 1), msg(600, 2), msg(600, 3)}, 2, 2, nil},
-		"small ones are copied": {Seq, Limits{Bytes: 9000, InPlace: 1}, []Message{msg(600, 1), msg(6, 2), msg(6, 3), msg(600, 4)}, 3, 1, nil},
-		"count":                 {Seq, Limits{Bytes: 9000, Count: 2}, []Message{msg(0, 1), msg(0, 2), msg(0, 3)}, 2, 0, nil},
-		"number steps back":     {Seq, Limits{Bytes: 9000}, []Message{msg(8, 5), msg(8, 4)}, 1, 0, nil},
-		"destinations overlap":  {Dest, Limits{Bytes: 9000}, []Message{msg(8, 0), msg(8, 7)}, 1, 0, nil},
-		"too large":             {Seq, Limits{Bytes: 100}, []Message{msg(77, 5)}, 0, 0, ErrTooLarge},
-		"just not too large":    {Seq, Limits{Bytes: 100}, []Message{msg(76, 5)}, 1, 0, nil},
-		"impossible":            {Dest, Limits{Bytes: 100}, []Message{msg(8, 1<<64-4)}, 0, 0, ErrOrder},
-		"nothing":               {Dest, Limits{Bytes: 100}, nil, 0, 0, nil},
+		"exactly full":          {Limits{Bytes: 24 + 30}, []Message{msg(10, 1), msg(10, 2), msg(10, 3)}, 3, 0, nil},
+		"one byte too many":     {Limits{Bytes: 24 + 29}, []Message{msg(10, 1), msg(10, 2), msg(10, 3)}, 2, 0, nil},
+		"header grows with one": {Limits{Bytes: 24 + 40}, []Message{msg(10, 1), msg(10, 2), msg(10, 3), msg(10, 900)}, 3, 0, nil},
+		"pieces":                {Limits{Bytes: 9000, InPlace: 2}, []Message{msg(600, 1), msg(600, 2), msg(600, 3)}, 2, 2, nil},
+		"small ones are copied": {Limits{Bytes: 9000, InPlace: 1}, []Message{msg(600, 1), msg(6, 2), msg(6, 3), msg(600, 4)}, 3, 1, nil},
+		"number steps back":     {Limits{Bytes: 9000}, []Message{msg(8, 5), msg(8, 4)}, 1, 0, nil},
+		"too large":             {Limits{Bytes: 100}, []Message{msg(77, 5)}, 0, 0, ErrTooLarge},
+		"just not too large":    {Limits{Bytes: 100}, []Message{msg(76, 5)}, 1, 0, nil},
+		"nothing":               {Limits{Bytes: 100}, nil, 0, 0, nil},
 	} {
-		p := NewPacker(c.kind, c.l, 0)
+		p := NewPacker(c.l, 0)
 		n, err := p.Pack(c.msgs)
 		require.ErrorIs(t, err, c.err, name)
 		require.Equal(t, c.n, n, name)
@@ -110,7 +102,7 @@ func TestPackCuts(t *testing.T) {
 		}
 		require.Equal(t, c.pieces, direct, name)
 	}
-	p := NewPacker(Seq, Limits{Bytes: 9000, InPlace: 9}, -1)
+	p := NewPacker(Limits{Bytes: 9000, InPlace: 9}, -1)
 	_, err := p.Pack([]Message{msg(5000, 1)})
 	require.NoError(t, err)
 	require.False(t, p.Pieces()[1].InPlace, "never in place")
@@ -184,7 +176,7 @@ func TestPackDoesNotAllocate(t *testing.T) {
 	for i := range msgs {
 		msgs[i] = Message{Data: make([]byte, 64), At: uint64(i)}
 	}
-	p := NewPacker(Seq, Limits{Bytes: 1 << 20}, 0)
+	p := NewPacker(Limits{Bytes: 1 << 20}, 0)
 	_, err := p.Pack(msgs)
 	require.NoError(t, err)
 	b := flat(p.Pieces())
@@ -194,7 +186,7 @@ func TestPackDoesNotAllocate(t *testing.T) {
 		if n, err := p.Pack(msgs); n != 64 || err != nil {
 			t.Error("pack failed")
 		}
-		if s.Open(Seq, nil, b[:40], b[40:]) != nil {
+		if s.Open(nil, b[:40], b[40:]) != nil {
 			t.Error("open failed")
 		}
 		for s.Next() {

@@ -38,7 +38,7 @@ func TestRun(t *testing.T) {
 
 		p := gathered(t, Seq, es)
 		var s Splitter
-		require.NoError(t, s.Open(Seq, nil, p))
+		require.NoError(t, s.Open(nil, p))
 		seen := 0
 		for more := s.Next(); more; {
 			left, body, ok := s.Ahead()
@@ -82,25 +82,24 @@ func TestAhead(t *testing.T) {
 	t.Parallel()
 	run := gathered(t, Seq, []Entry{{At: 5, Size: 3}, {At: 6, Size: 9}})
 	var s Splitter
-	ahead := func(k Kind, alive *uint64, payload ...[]byte) bool {
-		require.NoError(t, s.Open(k, alive, payload...))
+	ahead := func(alive *uint64, payload ...[]byte) bool {
+		require.NoError(t, s.Open(alive, payload...))
 		require.True(t, s.Next())
 		_, _, ok := s.Ahead()
 		return ok
 	}
 	alive := uint64(1)
-	require.True(t, ahead(Seq, &alive, run))
+	require.True(t, ahead(&alive, run))
 	alive++
 	_, _, ok := s.Ahead()
 	require.False(t, ok, "the lease has ended")
 	require.ErrorIs(t, s.Err(), ErrReleased)
-	require.NoError(t, s.Open(Seq, nil, run))
+	require.NoError(t, s.Open(nil, run))
 	_, _, ok = s.Ahead()
 	require.False(t, ok, "there is no current segment yet")
-	require.False(t, ahead(Seq, nil, run[:8], run[8:]), "in two parts")
-	require.False(t, ahead(Seq, nil, gathered(t, Seq, []Entry{{At: 5, Size: 3}, {At: 7, Size: 9}})), "a gap")
-	require.False(t, ahead(Dest, nil, gathered(t, Dest, []Entry{{At: 5, Size: 3}, {At: 8, Size: 9}})), "destinations")
-	require.Error(t, s.Open(Seq, nil, run[:len(run)-1]))
+	require.False(t, ahead(nil, run[:8], run[8:]), "in two parts")
+	require.False(t, ahead(nil, gathered(t, Seq, []Entry{{At: 5, Size: 3}, {At: 7, Size: 9}})), "a gap")
+	require.Error(t, s.Open(nil, run[:len(run)-1]))
 	_, _, ok = s.Ahead()
 	require.False(t, ok, "refused")
 }

@@ -4,7 +4,7 @@ package gather
 // run behind it up to the end of the ring, the run from its start.
 const maxParts = 3
 
-// Splitter splits a gather, segment by segment:
+// Splitter splits a gather of kind Seq, segment by segment:
 //
 //	for s.Next() {
 //		e := s.Entry()
@@ -37,7 +37,7 @@ type Splitter struct {
 // *HeaderError.
 //
 // Hot path.
-func (s *Splitter) Open(k Kind, alive *uint64, payload ...[]byte) error {
+func (s *Splitter) Open(alive *uint64, payload ...[]byte) error {
 	if len(payload) > maxParts {
 		panic("gather: payload in more than 3 parts")
 	}
@@ -47,19 +47,14 @@ func (s *Splitter) Open(k Kind, alive *uint64, payload ...[]byte) error {
 	}
 	s.parts = [maxParts][]byte{}
 	s.n = copy(s.parts[:], payload)
-	if s.err = s.h.Parse(k, s.parts[:s.n]...); s.err != nil {
+	if s.err = s.h.Parse(Seq, s.parts[:s.n]...); s.err != nil {
 		s.n = 0
 	}
-	s.rewind()
-	return s.err
-}
-
-// rewind returns to the position before the first segment.
-func (s *Splitter) rewind() {
 	s.it = s.h.Iter()
-	s.run = s.h.kind == Seq && s.h.layout.plain() && s.h.base.next <= 1<<63
+	s.run = s.h.layout.plain() && s.h.base.next <= 1<<63
 	s.width = s.h.layout.size()
 	s.cur, s.index, s.at, s.next = Entry{}, -1, 0, s.h.Len()
+	return s.err
 }
 
 // live reports whether the payload may still be read.
@@ -184,35 +179,4 @@ func (s *Splitter) Copy(dst []byte) int {
 	}
 	n, _ := copyAt(dst[:min(len(dst), int(s.cur.Size))], s.at, s.parts[:s.n])
 	return n
-}
-
-// Scatter copies every segment of a gather of kind Dest to its destination:
-// regions[Entry.Region] from Entry.At on. It checks all destinations before it writes the
-// first byte; an invalid one is a *DestinationError. Next then restarts. Class: bulk.
-func (s *Splitter) Scatter(regions [][]byte) error {
-	if !s.live() {
-		return s.err
-	}
-	if s.h.kind != Dest {
-		return &HeaderError{-1, "scatter of a gather without destinations"}
-	}
-	it := s.h.Iter()
-	for i := 0; ; i++ {
-		e, ok := it.Next()
-		if !ok {
-			break
-		}
-		if uint64(e.Region) >= uint64(len(regions)) {
-			return &DestinationError{Index: i, Entry: e, Have: -1}
-		}
-		if n := uint64(len(regions[e.Region])); e.At > n || uint64(e.Size) > n-e.At {
-			return &DestinationError{Index: i, Entry: e, Have: int(n)}
-		}
-	}
-	s.rewind()
-	for s.Next() {
-		s.Copy(regions[s.cur.Region][s.cur.At:][:s.cur.Size])
-	}
-	s.rewind()
-	return nil
 }

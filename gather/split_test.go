@@ -1,7 +1,6 @@
 package gather
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,7 +26,7 @@ func TestSplitParts(t *testing.T) {
 	var s Splitter
 	for i := 0; i <= len(p); i++ {
 		for j := i; j <= len(p); j++ {
-			require.NoError(t, s.Open(Seq, nil, p[:i], p[i:j], p[j:]))
+			require.NoError(t, s.Open(nil, p[:i], p[i:j], p[j:]))
 			require.Equal(t, len(es), s.h.Count())
 			at := s.h.Len()
 			for k := range es {
@@ -64,15 +63,15 @@ func TestSplitParts(t *testing.T) {
 			require.NoError(t, s.Err())
 		}
 	}
-	require.Panics(t, func() { _ = s.Open(Seq, nil, p, nil, nil, nil) })
+	require.Panics(t, func() { _ = s.Open(nil, p, nil, nil, nil) })
 }
 
 func TestSplitterEndsWithItsLease(t *testing.T) {
 	t.Parallel()
-	p := gathered(t, Dest, []Entry{{Size: 4}, {At: 8, Size: 4}})
+	p := gathered(t, Seq, []Entry{{Size: 4}, {At: 8, Size: 4}})
 	var s Splitter
 	alive := uint64(7)
-	require.NoError(t, s.Open(Dest, &alive, p))
+	require.NoError(t, s.Open(&alive, p))
 	require.True(t, s.Next())
 	_, ok := s.Bytes()
 	require.True(t, ok)
@@ -85,83 +84,21 @@ func TestSplitterEndsWithItsLease(t *testing.T) {
 	_, n := s.Parts()
 	require.Zero(t, n)
 	require.False(t, s.Next())
-	require.ErrorIs(t, s.Scatter([][]byte{dst}), ErrReleased)
 	require.Equal(t, make([]byte, 16), dst)
 	// It is good again for the next message.
-	require.NoError(t, s.Open(Dest, &alive, p))
+	require.NoError(t, s.Open(&alive, p))
 	require.True(t, s.Next())
 }
 
-func TestScatter(t *testing.T) {
-	t.Parallel()
-	var s Splitter
-	for seed := range uint64(100) {
-		rng := rand.New(rand.NewPCG(seed, 4))
-		regions := make([][]byte, 3)
-		want := make([][]byte, 3)
-		for i := range regions {
-			regions[i] = make([]byte, rng.IntN(300))
-			want[i] = make([]byte, len(regions[i]))
-		}
-		var es []Entry
-		for r := range regions {
-			for at := rng.IntN(20); at < len(regions[r]); at += rng.IntN(20) {
-				n := rng.IntN(min(40, len(regions[r])-at) + 1)
-				testutil.Fill(want[r][at:at+n], uint64(len(es)), 0)
-				es = append(es, Entry{At: uint64(at), Size: uint32(n), Region: uint32(r)})
-				at += n
-			}
-		}
-		if len(es) == 0 {
-			continue
-		}
-		p := gathered(t, Dest, es)
-		i := rng.IntN(len(p) + 1)
-		require.NoError(t, s.Open(Dest, nil, p[:i], p[i:]))
-		require.NoError(t, s.Scatter(regions))
-		require.Equal(t, want, regions)
-	}
-}
-
-// One bad destination, the last, and nothing at all is written.
-func TestScatterRefuses(t *testing.T) {
-	t.Parallel()
-	for name, last := range map[string]Entry{
-		"one byte beyond":     {At: 61, Size: 4, Region: 1},
-		"starts beyond":       {At: 65, Size: 0, Region: 1},
-		"far beyond":          {At: 1 << 62, Size: 4, Region: 1},
-		"sum wraps an int":    {At: 1<<63 - 2, Size: 4, Region: 1},
-		"no such region":      {At: 0, Size: 1, Region: 2},
-		"region far too high": {At: 0, Size: 1, Region: 1<<32 - 1},
-	} {
-		dst := make([]byte, 64)
-		var s Splitter
-		require.NoError(t, s.Open(Dest, nil, gathered(t, Dest, []Entry{{Size: 60, Region: 1}, last})))
-		err := s.Scatter([][]byte{nil, dst})
-		require.ErrorIs(t, err, ErrDestination, name)
-		var de *DestinationError
-		require.ErrorAs(t, err, &de)
-		require.Equal(t, 1, de.Index)
-		require.Equal(t, last, de.Entry)
-		require.Equal(t, make([]byte, 64), dst, name)
-		require.NoError(t, s.Err(), "the gather itself is good")
-		require.True(t, s.Next())
-	}
-	var s Splitter
-	require.NoError(t, s.Open(Seq, nil, gathered(t, Seq, []Entry{{Size: 1}})))
-	require.ErrorIs(t, s.Scatter([][]byte{make([]byte, 9)}), ErrHeader)
-}
-
-// FuzzSplit gives a receiver any payload: what it hands out lies inside, and
-// scatter stays inside the regions.
+// FuzzSplit gives a receiver any payload: what it hands out lies inside.
 func FuzzSplit(f *testing.F) {
-	f.Add(gathered(f, Dest, []Entry{{At: 2, Size: 9}, {At: 20, Size: 9, Region: 1}}), uint16(20), uint16(30))
-	f.Add(gathered(f, Dest, []Entry{{At: 28, Size: 9}}), uint16(3), uint16(17))
+	f.Add(gathered(f, Seq, []Entry{{At: 2, Size: 9}, {At: 20, Size: 9}}), uint16(20), uint16(30))
+	f.Add(gathered(f, Seq, []Entry{{At: 28, Size: 9}}), uint16(3), uint16(17))
 	f.Fuzz(func(t *testing.T, p []byte, i, j uint16) {
 		a := min(int(i), len(p))
 		b := max(a, min(int(j), len(p)))
 		var s Splitter
-		if s.Open(Dest, nil, p[:a], p[a:b], p[b:]) != nil {
+		if s.Open(nil, p[:a], p[a:b], p[b:]) != nil {
 			return
 		}
 		n := s.h.Len()
@@ -173,20 +110,5 @@ func FuzzSplit(f *testing.F) {
 			n += size
 		}
 		require.Equal(t, len(p), n)
-		mem := make([]byte, 96)
-		for i := range mem {
-			mem[i] = 0xa5
-		}
-		if err := s.Scatter([][]byte{mem[:32:32], mem[48:64:64]}); err != nil {
-			require.ErrorIs(t, err, ErrDestination)
-			for _, b := range mem {
-				require.Equal(t, byte(0xa5), b, "written in spite of the error")
-			}
-		}
-		for i, b := range mem {
-			if i >= 32 && i < 48 || i >= 64 {
-				require.Equal(t, byte(0xa5), b, "written outside")
-			}
-		}
 	})
 }

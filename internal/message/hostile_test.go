@@ -37,7 +37,7 @@ func attack(tb testing.TB, script []byte) (victim *side) {
 		case kind < 4:
 			_, _ = liar.ch.ring.Send(eager.Envelope{Kind: kind, HasMeta: at&128 == 0, Meta: meta(uint32(at&3), seq)}, data)
 		case kind == 4 && len(data) > 0: // a gather whose header is right
-			p := gather.NewPacker(gather.Seq, liar.ch.ring.GatherLimits(eager.Envelope{}), -1)
+			p := gather.NewPacker(liar.ch.ring.GatherLimits(eager.Envelope{}), -1)
 			half := len(data) / 2
 			if _, err := p.Pack([]gather.Message{{Data: data[:half], At: seq}, {Data: data[half:], At: seq + uint64(at)}}); err == nil {
 				_, _, _ = liar.ch.ring.StageVec(eager.Envelope{Kind: kindGather + at&1}, p.Pieces())

@@ -18,7 +18,7 @@ type openGather struct {
 // others. Errors wrap ErrPeer.
 func (g *openGather) start(l eager.Lease, tagged bool) error {
 	g.open, g.lease = true, l
-	if err := l.Split(&g.split, gather.Seq); err != nil {
+	if err := l.Split(&g.split); err != nil {
 		return peerError("gather: %w", err)
 	}
 	g.tags.none()

@@ -115,7 +115,7 @@ func (s *sender) connect(peer rdv.Setup) {
 	most := s.ring.GatherLimits(eager.Envelope{Kind: kindTagged})
 	s.model.limit(peer, most, threshold)
 	s.batch.Limits = s.model.limits
-	s.packer = gather.NewPacker(gather.Seq, most, threshold)
+	s.packer = gather.NewPacker(most, threshold)
 	s.room = most.Bytes
 	s.model.bound()
 	s.peer, s.ringBusy, s.around, s.stall = peer, false, false, stall{}
