@@ -25,8 +25,7 @@ func (a *app) sendUnregistered() {
 	testutil.Fill(src, seq, 0)
 	token := a.last + 1
 	a.sizes[seq] = uint32(n)
-	form := scatter.Form(1 + a.rng.IntN(2))
-	id, res, err := a.s.ch.SendUnregistered(form, seq, src, by, uint32(token), token)
+	id, res, err := a.s.ch.SendUnregistered(seq, src, by, uint32(token), token)
 	if err != nil {
 		require.True(a.t, a.failing, "%v", err)
 	}

@@ -140,7 +140,7 @@ func (a *app) release(m *memory, ps []piece) {
 // send announces a random batch, if it can.
 func (a *app) send() {
 	n := 1 + a.rng.IntN(5)
-	d := scatter.Descriptor{Form: scatter.FormSequence}
+	d := scatter.Descriptor{}
 	total := 0
 	seq := a.next
 	for range n {

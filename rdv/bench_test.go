@@ -60,8 +60,8 @@ func newSteady(tb testing.TB, open opener, size int, o Options) *steady {
 	testutil.Fill(s.src.mem, 1, 0) // memory that was never written reads faster than any
 	s.a, s.b = pairOn(tb, la, lb, s.ha, s.hb, o, o)
 	s.d = scatter.Descriptor{
-		Form: scatter.FormSequence, Messages: []scatter.Message{{Pos: 1, Size: uint32(size)}},
-		Regions: []scatter.Region{{Addr: s.src.reg.Addr(), Len: uint32(size), RKey: s.src.reg.Key().RKey}},
+		Messages: []scatter.Message{{Pos: 1, Size: uint32(size)}},
+		Regions:  []scatter.Region{{Addr: s.src.reg.Addr(), Len: uint32(size), RKey: s.src.reg.Key().RKey}},
 	}
 	s.hb.dst = []fabric.SGE{fabric.NewSGE(s.dst.mem[:size], s.dst.reg.LKey())}
 	return s
@@ -92,7 +92,7 @@ func (s *steady) read() error {
 
 // chunks sends the same without its registration.
 func (s *steady) chunks() error {
-	_, res, err := s.a.ch.SendUnregistered(scatter.FormSequence, 1, s.src.mem[:s.d.Messages[0].Size], Copy, 0, 0)
+	_, res, err := s.a.ch.SendUnregistered(1, s.src.mem[:s.d.Messages[0].Size], Copy, 0, 0)
 	if err != nil || res != Accepted {
 		return fmt.Errorf("send unregistered: %v, %w", res, err)
 	}

@@ -88,19 +88,17 @@ func (c *Channel) Send(d *scatter.Descriptor, tag uint32, token uint64) (ID, Res
 // token ends the transfer. m.Size is taken from src. ErrTooLarge concerns this message
 // only. The call costs as much as a registration, and the first one allocates the staging
 // memory.
-func (c *Channel) SendUnregistered(form scatter.Form, pos uint64, src []byte, by Means, tag uint32, token uint64) (ID, Result, error) {
+func (c *Channel) SendUnregistered(pos uint64, src []byte, by Means, tag uint32, token uint64) (ID, Result, error) {
 	switch m := (scatter.Message{Pos: pos, Size: uint32(len(src))}); {
 	case uint64(len(src)) != uint64(m.Size):
 		return 0, Busy, fmt.Errorf("send %d bytes: %w: cut it", len(src), ErrTooLarge)
 	case by != Copy && by != Register:
 		return 0, Busy, fmt.Errorf("send by means %d: %w", by, ErrOptions)
 	case len(src) == 0:
-		return c.Send(&scatter.Descriptor{Form: form, Messages: []scatter.Message{m}}, tag, token)
-	case form != scatter.FormSequence && form != scatter.FormOffset:
-		return 0, Busy, fmt.Errorf("send by %v: %w", form, ErrOptions)
+		return c.Send(&scatter.Descriptor{Messages: []scatter.Message{m}}, tag, token)
 	}
 	c.flushAnswers()
-	return c.sendUnregistered(form, pos, src, by, tag, token)
+	return c.sendUnregistered(pos, src, by, tag, token)
 }
 
 // Advertise offers the peer a destination of k.Len bytes, at most 4 GiB - 1, registered for

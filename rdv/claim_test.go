@@ -50,8 +50,8 @@ func offered(t *testing.T, open opener, size int) transfer {
 	x.a, x.b = pairOn(t, la, lb, x.ha, x.hb, Options{}, Options{})
 	testutil.Fill(x.ha.mem.mem, 5, 0)
 	d := scatter.Descriptor{
-		Form: scatter.FormSequence, Messages: []scatter.Message{{Pos: 1, Size: uint32(size)}},
-		Regions: []scatter.Region{{Addr: x.ha.mem.reg.Addr(), Len: uint32(size), RKey: x.ha.mem.reg.Key().RKey}},
+		Messages: []scatter.Message{{Pos: 1, Size: uint32(size)}},
+		Regions:  []scatter.Region{{Addr: x.ha.mem.reg.Addr(), Len: uint32(size), RKey: x.ha.mem.reg.Key().RKey}},
 	}
 	_, res, err := x.a.ch.Send(&d, 0, 1)
 	require.NoError(t, err)

@@ -36,12 +36,12 @@ func FuzzControl(f *testing.F) {
 		good, evil := pairOn(t, la, lb, hg, wait(), o, o)
 		key := mem.reg.Key()
 		d := scatter.Descriptor{
-			Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}},
-			Regions: []scatter.Region{{Addr: key.Addr, Len: 64, RKey: key.RKey}},
+			Messages: []scatter.Message{{Size: 64}},
+			Regions:  []scatter.Region{{Addr: key.Addr, Len: 64, RKey: key.RKey}},
 		}
 		_, _, err := good.ch.Send(&d, 0, 1)
 		require.NoError(t, err)
-		_, _, err = good.ch.SendUnregistered(scatter.FormOffset, 0, make([]byte, 100), Copy, 0, 2)
+		_, _, err = good.ch.SendUnregistered(0, make([]byte, 100), Copy, 0, 2)
 		require.NoError(t, err)
 		_, _, err = good.ch.Advertise(Want{Pos: 5}, fabric.RemoteKey{Addr: key.Addr, Len: 100, RKey: key.RKey}, 3)
 		require.NoError(t, err)

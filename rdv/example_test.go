@@ -61,7 +61,6 @@ func Example() {
 
 	n := copy(mem[0].Bytes(), "as long as you like")
 	batch := scatter.Descriptor{
-		Form:     scatter.FormSequence,
 		Messages: []scatter.Message{{Pos: 41, Size: uint32(n)}},
 		Regions:  []scatter.Region{{Addr: mem[0].Addr(), Len: uint32(n), RKey: mem[0].Key().RKey}},
 	}

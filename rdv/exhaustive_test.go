@@ -88,8 +88,8 @@ var scenarios = map[string][]action{
 			return false
 		}
 		desc := scatter.Descriptor{
-			Form: scatter.FormOffset, Messages: []scatter.Message{{Pos: 0, Size: 200}, {Pos: 200, Size: 400}},
-			Regions: []scatter.Region{{Addr: d.src.reg.Addr(), Len: duelBytes, RKey: d.src.reg.Key().RKey}},
+			Messages: []scatter.Message{{Pos: 0, Size: 200}, {Pos: 200, Size: 400}},
+			Regions:  []scatter.Region{{Addr: d.src.reg.Addr(), Len: duelBytes, RKey: d.src.reg.Key().RKey}},
 		}
 		return d.begin(d.s.ch.Send(&desc, 0, 1))
 	}}, accept, refuse},
@@ -97,7 +97,7 @@ var scenarios = map[string][]action{
 		if d.begun {
 			return false
 		}
-		return d.begin(d.s.ch.SendUnregistered(scatter.FormOffset, 0, d.src.mem[:duelBytes], Copy, 0, 1))
+		return d.begin(d.s.ch.SendUnregistered(0, d.src.mem[:duelBytes], Copy, 0, 1))
 	}}, accept, refuse},
 	"advert": {{"R.advertise", func(d *duel) bool {
 		if d.begun {

@@ -1,16 +1,12 @@
 package rdv
 
-import (
-	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/scatter"
-)
+import "github.com/seed33544411/rma/fabric"
 
 // Incoming is a message that the peer has announced.
 type Incoming struct {
-	Pos    uint64 // sequence number or destination offset
+	Pos    uint64 // sequence number
 	Size   uint32 // bytes
 	Tag    uint32 // as the sender set it, for the whole batch
-	Form   scatter.Form
 	Handle Handle // identifies the message until Received, or until it is refused
 }
 

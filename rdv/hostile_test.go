@@ -52,8 +52,8 @@ func (s *side) inject(t *testing.T, k Kind, id ID, arg uint32, payload []byte) {
 
 func oneMessage(pos uint64) []byte {
 	d := scatter.Descriptor{
-		Form: scatter.FormSequence, Messages: []scatter.Message{{Pos: pos, Size: 8}},
-		Regions: []scatter.Region{{Addr: 0x1000, Len: 8, RKey: 1}},
+		Messages: []scatter.Message{{Pos: pos, Size: 8}},
+		Regions:  []scatter.Region{{Addr: 0x1000, Len: 8, RKey: 1}},
 	}
 	b, err := d.Append(nil)
 	if err != nil {
@@ -150,7 +150,9 @@ func TestHostileControl(t *testing.T) {
 		"offer of nothing":   {func(t *testing.T, e *side) { e.inject(t, KindOffer, makeID(0, 1), 0, anOffer(0)) }, ErrMessage},
 		"offer truncated":    {func(t *testing.T, e *side) { e.inject(t, KindOffer, makeID(0, 1), 0, anOffer(1)[:15]) }, ErrMessage},
 		"offer form": {func(t *testing.T, e *side) {
-			e.inject(t, KindOffer, makeID(0, 1), 0, appendOffer(nil, 3, scatter.Message{Size: 1}))
+			b := anOffer(1)
+			b[0] = 2
+			e.inject(t, KindOffer, makeID(0, 1), 0, b)
 		}, ErrMessage},
 		"no meta word": {func(t *testing.T, e *side) {
 			_, err := e.ch.ring.Send(eager.Envelope{Kind: uint8(KindFIN), Class: flowctl.Control})
@@ -166,15 +168,15 @@ func TestHostileControl(t *testing.T) {
 			src := newMemory(t, good.link, 1, 4096)
 			// One transfer of the victim is outstanding, in slot 0.
 			d := scatter.Descriptor{
-				Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}},
-				Regions: []scatter.Region{{Addr: src.reg.Addr(), Len: 64, RKey: src.reg.Key().RKey}},
+				Messages: []scatter.Message{{Size: 64}},
+				Regions:  []scatter.Region{{Addr: src.reg.Addr(), Len: 64, RKey: src.reg.Key().RKey}},
 			}
 			id, res, err := good.ch.Send(&d, 0, 1)
 			require.NoError(t, err)
 			require.Equal(t, Accepted, res)
 			require.Equal(t, makeID(0, 1), id)
 
-			_, res, err = good.ch.SendUnregistered(scatter.FormOffset, 0, make([]byte, 100), Copy, 0, 2)
+			_, res, err = good.ch.SendUnregistered(0, make([]byte, 100), Copy, 0, 2)
 			require.NoError(t, err)
 			require.Equal(t, Accepted, res)
 			_, res, err = good.ch.Advertise(Want{Pos: 5}, fabric.RemoteKey{Addr: src.reg.Addr(), Len: 100, RKey: src.reg.Key().RKey}, 3)
@@ -227,7 +229,7 @@ func aCTS(n uint64) []byte {
 }
 func aDone() []byte { return appendDone(nil, doneNote{1, 2}) }
 func anOffer(n uint32) []byte {
-	return appendOffer(nil, scatter.FormSequence, scatter.Message{Pos: 1, Size: n})
+	return appendOffer(nil, scatter.Message{Pos: 1, Size: n})
 }
 func aChunk(addr uint64, n uint32) []byte {
 	return appendChunk(nil, scatter.Region{Addr: addr, Len: n, RKey: 1})
@@ -277,8 +279,8 @@ func TestFailureWithRequestsInFlight(t *testing.T) {
 	src, dst := newMemory(t, b.link, 1, 4096), newMemory(t, a.link, 1, 4096)
 	ha.dst = []fabric.SGE{fabric.NewSGE(dst.mem[:64], dst.reg.LKey())}
 	d := scatter.Descriptor{
-		Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}},
-		Regions: []scatter.Region{{Addr: src.reg.Addr(), Len: 64, RKey: src.reg.Key().RKey}},
+		Messages: []scatter.Message{{Size: 64}},
+		Regions:  []scatter.Region{{Addr: src.reg.Addr(), Len: 64, RKey: src.reg.Key().RKey}},
 	}
 	_, _, err := b.ch.Send(&d, 0, 1)
 	require.NoError(t, err)
@@ -310,7 +312,7 @@ func TestFailureWithRequestsInFlight(t *testing.T) {
 }
 
 func tooManyRegions() []byte {
-	d := scatter.Descriptor{Form: scatter.FormSequence, Messages: []scatter.Message{{Pos: 1, Size: 5}}}
+	d := scatter.Descriptor{Messages: []scatter.Message{{Pos: 1, Size: 5}}}
 	for i := range uint64(5) {
 		d.Regions = append(d.Regions, scatter.Region{Addr: 0x1000 * (i + 1), Len: 1})
 	}
@@ -328,8 +330,8 @@ func TestStaleHandles(t *testing.T) {
 	a, b := pair(t, simLinks(sim.Options{}), ha, hb, Options{}, Options{})
 	src, dst := newMemory(t, a.link, 1, 4096), newMemory(t, b.link, 1, 4096)
 	d := scatter.Descriptor{
-		Form: scatter.FormOffset, Messages: []scatter.Message{{Size: 64}, {Pos: 64, Size: 8}},
-		Regions: []scatter.Region{{Addr: src.reg.Addr(), Len: 72, RKey: src.reg.Key().RKey}},
+		Messages: []scatter.Message{{Size: 64}, {Pos: 64, Size: 8}},
+		Regions:  []scatter.Region{{Addr: src.reg.Addr(), Len: 72, RKey: src.reg.Key().RKey}},
 	}
 	_, _, err := a.ch.Send(&d, 9, 1)
 	require.NoError(t, err)

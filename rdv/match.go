@@ -33,11 +33,10 @@ func (s *sink) onOffer(id ID, tag uint32, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	form, m, why := parseOffer(payload)
+	m, why := parseOffer(payload)
 	if why != nil {
 		return &ProtocolError{KindOffer, id, why, uint64(len(payload)), offerSize}
 	}
-	t.d.Form = form
 	t.d.Messages = append(t.d.Messages[:0], m)
 	if err := s.begin(t, KindOffer, id, tag); err != nil {
 		return err

@@ -125,7 +125,7 @@ func (o *owner) begin(total int) (did bool) {
 	if o.begun < total && len(o.src.free) > 0 && len(o.batch) < 6 {
 		c, _ := takeCell(o.src)
 		b := o.src.cell(c)
-		d := scatter.Descriptor{Form: scatter.FormSequence}
+		d := scatter.Descriptor{}
 		at := 0
 		for i := range ownerMessages {
 			n := (o.begun*7919 + i*10007) % (ownerCell / ownerMessages)
@@ -155,7 +155,7 @@ func (o *owner) begin(total int) (did bool) {
 		testutil.Fill(o.plain[:n], o.seed+seq, 0)
 		token := uint64(o.begun)
 		o.batch[token] = -1
-		_, res, err := o.s.ch.SendUnregistered(scatter.FormSequence, seq, o.plain[:n], Copy, 0, token)
+		_, res, err := o.s.ch.SendUnregistered(seq, o.plain[:n], Copy, 0, token)
 		o.fail(err)
 		if res == Accepted {
 			o.begun, o.plainFree, did = o.begun+1, false, true

@@ -36,7 +36,7 @@ func (s *source) sendBatch(d *scatter.Descriptor, tag uint32, token uint64) (ID,
 
 // sendUnregistered is SendUnregistered for at least one byte, after waiting answers were
 // sent.
-func (s *source) sendUnregistered(form scatter.Form, pos uint64, src []byte, by Means, tag uint32, token uint64) (ID, Result, error) {
+func (s *source) sendUnregistered(pos uint64, src []byte, by Means, tag uint32, token uint64) (ID, Result, error) {
 	if err := s.ready(); err != nil {
 		return 0, Busy, err
 	}
@@ -47,7 +47,7 @@ func (s *source) sendUnregistered(form scatter.Form, pos uint64, src []byte, by 
 	if !ok {
 		return 0, Busy, s.err
 	}
-	s.payload = appendOffer(s.payload[:0], form, scatter.Message{Pos: pos, Size: uint32(len(src))})
+	s.payload = appendOffer(s.payload[:0], scatter.Message{Pos: pos, Size: uint32(len(src))})
 	id, ok := s.announce(KindOffer, slot, tag, token, by, 1)
 	if !ok {
 		return 0, Busy, s.err

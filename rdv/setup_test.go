@@ -116,7 +116,7 @@ func TestSizes(t *testing.T) {
 	require.Equal(t, uintptr(16), unsafe.Sizeof(myAdvert{}))
 	require.Equal(t, uintptr(48), unsafe.Sizeof(theirAdvert{}))
 	require.Equal(t, uintptr(24), unsafe.Sizeof(message{}))
-	require.Equal(t, uintptr(280), unsafe.Sizeof(incoming{}))
+	require.Equal(t, uintptr(272), unsafe.Sizeof(incoming{}))
 	require.Equal(t, uintptr(152), unsafe.Sizeof(writeJob{}))
 	require.Equal(t, uintptr(144), unsafe.Sizeof(pipe{}))
 }

@@ -94,7 +94,7 @@ func (t *incoming) start(i int) uint64 {
 
 func (t *incoming) describe(i int) Incoming {
 	m := &t.d.Messages[i]
-	return Incoming{Pos: m.Pos, Size: m.Size, Tag: t.tag, Form: t.d.Form, Handle: makeHandle(t.id, i)}
+	return Incoming{Pos: m.Pos, Size: m.Size, Tag: t.tag, Handle: makeHandle(t.id, i)}
 }
 
 // claim reserves the slot that the peer has chosen for a new transfer.

@@ -3,10 +3,11 @@ package rdv
 import (
 	"encoding/binary"
 	"fmt"
-	"github.com/seed33544411/rma/internal/enum"
 	"math"
+	"slices"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/enum"
 	"github.com/seed33544411/rma/scatter"
 )
 
@@ -147,30 +148,30 @@ func checkRefused(b []byte, n int) (why error) {
 	if len(b) != (n+7)/8 || n%8 != 0 && b[len(b)-1]>>(n%8) != 0 {
 		return ErrMessage
 	}
-	for _, x := range b {
-		if x != 0 {
-			return nil
-		}
+	if !slices.ContainsFunc(b, func(x byte) bool { return x != 0 }) {
+		return ErrMessage // no message refused: then the status is wrong
 	}
-	return ErrMessage // no message refused: then the status is wrong
+	return nil
 }
 
-func appendOffer(b []byte, f scatter.Form, m scatter.Message) []byte {
-	b = append(b, byte(f), 0, 0, 0)
+// offerForm is the first byte of an offer, as that of a descriptor.
+const offerForm = 1
+
+func appendOffer(b []byte, m scatter.Message) []byte {
+	b = append(b, offerForm, 0, 0, 0)
 	b = binary.LittleEndian.AppendUint32(b, m.Size)
 	return binary.LittleEndian.AppendUint64(b, m.Pos)
 }
 
-func parseOffer(b []byte) (f scatter.Form, m scatter.Message, why error) {
-	if len(b) != offerSize || b[1]|b[2]|b[3] != 0 {
-		return 0, m, ErrMessage
+func parseOffer(b []byte) (m scatter.Message, why error) {
+	if len(b) != offerSize || b[0] != offerForm || b[1]|b[2]|b[3] != 0 {
+		return m, ErrMessage
 	}
-	f = scatter.Form(b[0])
 	m = scatter.Message{Size: binary.LittleEndian.Uint32(b[4:]), Pos: binary.LittleEndian.Uint64(b[8:])}
-	if f != scatter.FormSequence && f != scatter.FormOffset || m.Size == 0 {
-		return 0, m, ErrMessage
+	if m.Size == 0 {
+		return m, ErrMessage
 	}
-	return f, m, nil
+	return m, nil
 }
 
 func appendChunk(b []byte, r scatter.Region) []byte {

@@ -85,11 +85,10 @@ func TestControlGolden(t *testing.T) {
 	}
 
 	m := scatter.Message{Pos: 0x0102030405060708, Size: 0x11223344}
-	offer := appendOffer(nil, scatter.FormOffset, m)
-	require.Equal(t, []byte{2, 0, 0, 0, 0x44, 0x33, 0x22, 0x11, 8, 7, 6, 5, 4, 3, 2, 1}, offer)
-	form, got, why := parseOffer(offer)
+	offer := appendOffer(nil, m)
+	require.Equal(t, []byte{1, 0, 0, 0, 0x44, 0x33, 0x22, 0x11, 8, 7, 6, 5, 4, 3, 2, 1}, offer)
+	got, why := parseOffer(offer)
 	require.NoError(t, why)
-	require.Equal(t, scatter.FormOffset, form)
 	require.Equal(t, m, got)
 
 	r := scatter.Region{Addr: 0x1122334455667788, Len: 0x01020304, RKey: 0xa0b0c0d0}
@@ -104,15 +103,15 @@ func TestControlGolden(t *testing.T) {
 		require.ErrorIs(t, why, ErrMessage)
 	}
 	for n := range offerSize {
-		_, _, why := parseOffer(offer[:n])
+		_, why := parseOffer(offer[:n])
 		require.ErrorIs(t, why, ErrMessage)
 		_, why = parseChunk(chunk[:n])
 		require.ErrorIs(t, why, ErrMessage)
 	}
-	for i := 1; i < 4; i++ {
+	for i := range 4 {
 		bad := append([]byte(nil), offer...)
-		bad[i] = 1
-		_, _, why := parseOffer(bad)
-		require.ErrorIs(t, why, ErrMessage, "reserved byte %d", i)
+		bad[i]++
+		_, why := parseOffer(bad)
+		require.ErrorIs(t, why, ErrMessage, "form, reserved: byte %d", i)
 	}
 }

@@ -5,28 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"github.com/seed33544411/rma/internal/enum"
 )
 
-// Form is the meaning of a message's place at the receiver.
-type Form uint8
-
-// Forms.
-const (
-	FormSequence Form = 1 // Message.Pos is a sequence number: the receiver matches it
-	FormOffset   Form = 2 // Message.Pos is an offset in the destination, in bytes
-)
-
-var formNames = []string{FormSequence: "sequence", FormOffset: "offset"}
-
-// String returns the name of the form.
-func (f Form) String() string { return enum.Name("form", formNames, f) }
+// form is the first byte of a descriptor: its messages have sequence numbers.
+const form = 1
 
 // Message is one message of the batch. The layer above splits messages larger than 4 GiB -
 // 1.
 type Message struct {
-	Pos  uint64 // sequence number or destination offset
+	Pos  uint64 // sequence number
 	Size uint32 // bytes, 0 allowed
 }
 
@@ -40,17 +27,15 @@ type Region struct {
 // Descriptor describes a batch to be fetched. The zero value is ready for Parse, which
 // reuses its slices.
 type Descriptor struct {
-	Form     Form
 	Messages []Message
 	Regions  []Region
 }
 
 // Sizes on the wire, in bytes.
 const (
-	HeaderSize          = 16
-	SequenceMessageSize = 8
-	OffsetMessageSize   = 12
-	RegionSize          = 16
+	HeaderSize  = 16
+	MessageSize = 8
+	RegionSize  = 16
 )
 
 // MaxCount bounds messages and regions of any descriptor: counts have 16 bits.
@@ -64,14 +49,7 @@ type Bounds struct {
 
 // MaxSize returns the length of the longest descriptor within the bounds.
 func (b Bounds) MaxSize() int {
-	return HeaderSize + b.Messages*OffsetMessageSize + b.Regions*RegionSize
-}
-
-func messageSize(f Form) int {
-	if f == FormOffset {
-		return OffsetMessageSize
-	}
-	return SequenceMessageSize
+	return HeaderSize + b.Messages*MessageSize + b.Regions*RegionSize
 }
 
 // Append appends the marshalled descriptor to b. It rejects descriptors that Parse would
@@ -81,11 +59,8 @@ func (d *Descriptor) Append(b []byte) ([]byte, error) {
 		return b, err
 	}
 	le := binary.LittleEndian
-	var base uint64
-	if d.Form == FormSequence {
-		base = d.Messages[0].Pos
-	}
-	b = append(b, byte(d.Form), 0)
+	base := d.Messages[0].Pos
+	b = append(b, form, 0)
 	b = le.AppendUint16(b, uint16(len(d.Messages)))
 	b = le.AppendUint16(b, uint16(len(d.Regions)))
 	b = append(b, 0, 0)
@@ -93,11 +68,7 @@ func (d *Descriptor) Append(b []byte) ([]byte, error) {
 	for i := range d.Messages {
 		m := &d.Messages[i]
 		b = le.AppendUint32(b, m.Size)
-		if d.Form == FormSequence {
-			b = le.AppendUint32(b, uint32(m.Pos-base))
-		} else {
-			b = le.AppendUint64(b, m.Pos)
-		}
+		b = le.AppendUint32(b, uint32(m.Pos-base))
 	}
 	for i := range d.Regions {
 		r := &d.Regions[i]
@@ -112,43 +83,33 @@ func (d *Descriptor) Append(b []byte) ([]byte, error) {
 // after an error, a *DescriptorError. It reads every byte of b once.
 func (d *Descriptor) Parse(b []byte, bounds Bounds) (rest []byte, err error) {
 	le := binary.LittleEndian
-	d.Form, d.Messages, d.Regions = 0, d.Messages[:0], d.Regions[:0]
+	d.Messages, d.Regions = d.Messages[:0], d.Regions[:0]
 	if len(b) < HeaderSize {
 		return b, &DescriptorError{"header", 0, ErrTruncated, uint64(len(b)), HeaderSize}
 	}
-	d.Form = Form(b[0])
-	if b[1] != 0 || b[6] != 0 || b[7] != 0 || d.Form != FormSequence && d.Form != FormOffset {
-		return b, &DescriptorError{"header", 0, ErrForm, uint64(d.Form), uint64(FormOffset)}
+	if b[0] != form || b[1] != 0 || b[6] != 0 || b[7] != 0 {
+		return b, &DescriptorError{"header", 0, ErrForm, uint64(b[0]), form}
 	}
 	messages, regions := int(le.Uint16(b[2:])), int(le.Uint16(b[4:]))
 	base := le.Uint64(b[8:])
-	if d.Form == FormOffset && base != 0 {
-		return b, &DescriptorError{"header", 0, ErrForm, base, 0}
-	}
 	if err := checkCounts(messages, regions, bounds); err != nil {
 		return b, err
 	}
-	each := messageSize(d.Form)
-	if want := HeaderSize + messages*each + regions*RegionSize; len(b) < want {
+	if want := HeaderSize + messages*MessageSize + regions*RegionSize; len(b) < want {
 		return b, &DescriptorError{"header", 0, ErrTruncated, uint64(len(b)), uint64(want)}
 	}
 	p := b[HeaderSize:]
 	for i := range messages {
-		m := Message{Size: le.Uint32(p)}
-		if d.Form == FormSequence {
-			delta := le.Uint32(p[4:])
-			m.Pos = base + uint64(delta)
-			if m.Pos < base {
-				return b, &DescriptorError{"message", i, ErrOrder, m.Pos, base}
-			}
-			if i == 0 && delta != 0 {
-				return b, &DescriptorError{"message", i, ErrOrder, uint64(delta), 0}
-			}
-		} else {
-			m.Pos = le.Uint64(p[4:])
+		delta := le.Uint32(p[4:])
+		m := Message{Size: le.Uint32(p), Pos: base + uint64(delta)}
+		if m.Pos < base {
+			return b, &DescriptorError{"message", i, ErrOrder, m.Pos, base}
+		}
+		if i == 0 && delta != 0 {
+			return b, &DescriptorError{"message", i, ErrOrder, uint64(delta), 0}
 		}
 		d.Messages = append(d.Messages, m)
-		p = p[each:]
+		p = p[MessageSize:]
 	}
 	for range regions {
 		d.Regions = append(d.Regions, Region{Addr: le.Uint64(p), Len: le.Uint32(p[8:]), RKey: le.Uint32(p[12:])})
@@ -174,9 +135,6 @@ func checkCounts(messages, regions int, b Bounds) error {
 // check reports whether d is valid on the wire. Sums cannot wrap: they have at most 2^16
 // terms of 32 bits.
 func (d *Descriptor) check(b Bounds) error {
-	if d.Form != FormSequence && d.Form != FormOffset {
-		return &DescriptorError{"header", 0, ErrForm, uint64(d.Form), uint64(FormOffset)}
-	}
 	if err := checkCounts(len(d.Messages), len(d.Regions), b); err != nil {
 		return err
 	}
@@ -198,31 +156,18 @@ func (d *Descriptor) check(b Bounds) error {
 	return nil
 }
 
-// checkMessages checks order and overlap and returns the sum of the sizes.
+// checkMessages checks the order and returns the sum of the sizes.
 func (d *Descriptor) checkMessages() (total uint64, err error) {
-	var end uint64 // first place that the next message may use
+	first := d.Messages[0].Pos
 	for i := range d.Messages {
 		m := &d.Messages[i]
 		total += uint64(m.Size)
-		if d.Form == FormSequence {
-			first := d.Messages[0].Pos
-			switch {
-			case i > 0 && m.Pos <= d.Messages[i-1].Pos:
-				return 0, &DescriptorError{"message", i, ErrOrder, m.Pos, d.Messages[i-1].Pos}
-			case m.Pos-first > math.MaxUint32:
-				return 0, &DescriptorError{"message", i, ErrOrder, m.Pos, first + math.MaxUint32}
-			}
-			continue
-		}
 		switch {
-		case uint64(m.Size) > math.MaxUint64-m.Pos:
-			return 0, &DescriptorError{"message", i, ErrAddress, m.Pos, uint64(m.Size)}
-		case i > 0 && m.Pos < d.Messages[i-1].Pos:
+		case i > 0 && m.Pos <= d.Messages[i-1].Pos:
 			return 0, &DescriptorError{"message", i, ErrOrder, m.Pos, d.Messages[i-1].Pos}
-		case m.Pos < end:
-			return 0, &DescriptorError{"message", i, ErrOverlap, m.Pos, end}
+		case m.Pos-first > math.MaxUint32:
+			return 0, &DescriptorError{"message", i, ErrOrder, m.Pos, first + math.MaxUint32}
 		}
-		end = m.Pos + uint64(m.Size)
 	}
 	return total, nil
 }
@@ -237,7 +182,6 @@ var (
 	ErrCount     = errors.New("count out of bounds")
 	ErrSize      = errors.New("sizes of messages and of source regions do not agree")
 	ErrOrder     = errors.New("messages out of order")
-	ErrOverlap   = errors.New("destinations overlap")
 	ErrAddress   = errors.New("address range is empty or wraps")
 )
 

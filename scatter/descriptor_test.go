@@ -18,59 +18,35 @@ var wide = Bounds{MaxCount, MaxCount}
 
 func sequenced() *Descriptor {
 	return &Descriptor{
-		Form:     FormSequence,
 		Messages: []Message{{Pos: 0x1122334455667788, Size: 5}, {Pos: 0x112233445566778a, Size: 0}, {Pos: 0x112233445566778b, Size: 0x01020304}},
 		Regions:  []Region{{Addr: 0x7f0000001003, Len: 2, RKey: 0xa1b2c3d4}, {Addr: 8, Len: 0x01020307, RKey: 9}},
 	}
 }
 
-func placed() *Descriptor {
-	return &Descriptor{
-		Form:     FormOffset,
-		Messages: []Message{{Pos: 0, Size: 4}, {Pos: 4, Size: 0}, {Pos: 0xfffffffffffffff0, Size: 15}},
-		Regions:  []Region{{Addr: 0xffffffffffffffec, Len: 19, RKey: 7}},
-	}
-}
-
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		d    *Descriptor
-		want []byte
-	}{
-		{sequenced(), []byte{
-			1, 0, 3, 0, 2, 0, 0, 0, // form, reserved, messages, regions, reserved
-			0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // first sequence number
-			5, 0, 0, 0, 0, 0, 0, 0, // size, distance from the first
-			0, 0, 0, 0, 2, 0, 0, 0,
-			4, 3, 2, 1, 3, 0, 0, 0,
-			3, 0x10, 0, 0, 0, 0x7f, 0, 0, 2, 0, 0, 0, 0xd4, 0xc3, 0xb2, 0xa1, // address, length, key
-			8, 0, 0, 0, 0, 0, 0, 0, 7, 3, 2, 1, 9, 0, 0, 0,
-		}},
-		{placed(), []byte{
-			2, 0, 3, 0, 1, 0, 0, 0,
-			0, 0, 0, 0, 0, 0, 0, 0, // reserved in this form
-			4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // size, offset
-			0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
-			15, 0, 0, 0, 0xf0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-			0xec, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 19, 0, 0, 0, 7, 0, 0, 0,
-		}},
-	} {
-		b, err := c.d.Append([]byte{0xee})
-		require.NoError(t, err)
-		require.Equal(t, append([]byte{0xee}, c.want...), b)
-		require.Equal(t, len(c.want), marshalledSize(c.d))
-		var got Descriptor
-		rest, err := got.Parse(append(b[1:], 9), wide)
-		require.NoError(t, err)
-		require.Equal(t, []byte{9}, rest)
-		require.Equal(t, c.d, &got)
-		require.Equal(t, total(c.d), total(&got))
-		for n := range len(c.want) {
-			_, err := got.Parse(c.want[:n], wide)
-			require.ErrorIs(t, err, ErrDescriptor, "prefix of %d bytes", n)
-			require.ErrorIs(t, err, ErrTruncated, "prefix of %d bytes", n)
-		}
+	d, want := sequenced(), []byte{
+		1, 0, 3, 0, 2, 0, 0, 0, // form, reserved, messages, regions, reserved
+		0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // first sequence number
+		5, 0, 0, 0, 0, 0, 0, 0, // size, distance from the first
+		0, 0, 0, 0, 2, 0, 0, 0,
+		4, 3, 2, 1, 3, 0, 0, 0,
+		3, 0x10, 0, 0, 0, 0x7f, 0, 0, 2, 0, 0, 0, 0xd4, 0xc3, 0xb2, 0xa1, // address, length, key
+		8, 0, 0, 0, 0, 0, 0, 0, 7, 3, 2, 1, 9, 0, 0, 0,
+	}
+	b, err := d.Append([]byte{0xee})
+	require.NoError(t, err)
+	require.Equal(t, append([]byte{0xee}, want...), b)
+	require.Equal(t, len(want), marshalledSize(d))
+	var got Descriptor
+	rest, err := got.Parse(append(b[1:], 9), wide)
+	require.NoError(t, err)
+	require.Equal(t, []byte{9}, rest)
+	require.Equal(t, d, &got)
+	for n := range len(want) {
+		_, err := got.Parse(want[:n], wide)
+		require.ErrorIs(t, err, ErrDescriptor, "prefix of %d bytes", n)
+		require.ErrorIs(t, err, ErrTruncated, "prefix of %d bytes", n)
 	}
 }
 
@@ -78,30 +54,23 @@ func TestGolden(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
-		of    func() *Descriptor
 		spoil func(*Descriptor)
 		want  error
 	}{
-		"unknown form":            {sequenced, func(d *Descriptor) { d.Form = 3 }, ErrForm},
-		"no message":              {sequenced, func(d *Descriptor) { d.Messages = nil }, ErrCount},
-		"no region":               {sequenced, func(d *Descriptor) { d.Regions = nil }, ErrSize},
-		"empty region":            {sequenced, func(d *Descriptor) { d.Regions[0].Len = 0 }, ErrAddress},
-		"region wraps":            {placed, func(d *Descriptor) { d.Regions[0].Addr++ }, ErrAddress},
-		"source too short":        {sequenced, func(d *Descriptor) { d.Regions[1].Len-- }, ErrSize},
-		"source too long":         {sequenced, func(d *Descriptor) { d.Regions[1].Len++ }, ErrSize},
-		"sequence twice":          {sequenced, func(d *Descriptor) { d.Messages[1].Pos = d.Messages[0].Pos }, ErrOrder},
-		"sequence falls":          {sequenced, func(d *Descriptor) { d.Messages[2].Pos = d.Messages[0].Pos + 1 }, ErrOrder},
-		"sequence too far":        {sequenced, func(d *Descriptor) { d.Messages[2].Pos += 1 << 32 }, ErrOrder},
-		"destinations overlap":    {placed, func(d *Descriptor) { d.Messages[1].Pos = 3 }, ErrOverlap},
-		"same destination":        {placed, func(d *Descriptor) { d.Messages[1] = d.Messages[0]; d.Messages[2].Size = 11 }, ErrOverlap},
-		"destinations fall":       {placed, func(d *Descriptor) { d.Messages[0].Pos = 100 }, ErrOrder},
-		"destination wraps":       {placed, func(d *Descriptor) { d.Messages[2].Size = 16; d.Messages[0].Size = 3 }, ErrAddress},
-		"empty message inside":    {placed, func(d *Descriptor) { d.Messages[1].Pos = 2 }, ErrOverlap},
-		"sum beyond what is read": {sequenced, func(d *Descriptor) { d.Messages[0].Size = math.MaxUint32 }, ErrSize},
+		"no message":              {func(d *Descriptor) { d.Messages = nil }, ErrCount},
+		"no region":               {func(d *Descriptor) { d.Regions = nil }, ErrSize},
+		"empty region":            {func(d *Descriptor) { d.Regions[0].Len = 0 }, ErrAddress},
+		"source too short":        {func(d *Descriptor) { d.Regions[1].Len-- }, ErrSize},
+		"source too long":         {func(d *Descriptor) { d.Regions[1].Len++ }, ErrSize},
+		"sequence twice":          {func(d *Descriptor) { d.Messages[1].Pos = d.Messages[0].Pos }, ErrOrder},
+		"sequence falls":          {func(d *Descriptor) { d.Messages[2].Pos = d.Messages[0].Pos + 1 }, ErrOrder},
+		"sequence too far":        {func(d *Descriptor) { d.Messages[2].Pos += 1 << 32 }, ErrOrder},
+		"region wraps":            {func(d *Descriptor) { d.Regions[0].Addr = math.MaxUint64 - 1 }, ErrAddress},
+		"sum beyond what is read": {func(d *Descriptor) { d.Messages[0].Size = math.MaxUint32 }, ErrSize},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			d := c.of()
+			d := sequenced()
 			c.spoil(d)
 			mark := []byte{1, 2}
 			b, err := d.Append(mark)
@@ -123,24 +92,20 @@ func TestRefusals(t *testing.T) {
 // force marshals what Append would refuse.
 func force(d *Descriptor) []byte {
 	le := binary.LittleEndian
-	b := []byte{byte(d.Form), 0}
+	b := []byte{form, 0}
 	b = le.AppendUint16(b, uint16(len(d.Messages)))
 	b = le.AppendUint16(b, uint16(len(d.Regions)))
 	b = append(b, 0, 0)
 	var base uint64
-	if d.Form != FormOffset && len(d.Messages) > 0 {
+	if len(d.Messages) > 0 {
 		base = d.Messages[0].Pos
 	}
 	b = le.AppendUint64(b, base)
 	for _, m := range d.Messages {
 		b = le.AppendUint32(b, m.Size)
-		if d.Form == FormOffset {
-			b = le.AppendUint64(b, m.Pos)
-		} else {
-			b = le.AppendUint32(b, uint32(min(m.Pos-base, math.MaxUint32)))
-			if m.Pos-base > math.MaxUint32 {
-				le.PutUint64(b[8:], math.MaxUint64-1) // so that it wraps instead
-			}
+		b = le.AppendUint32(b, uint32(min(m.Pos-base, math.MaxUint32)))
+		if m.Pos-base > math.MaxUint32 {
+			le.PutUint64(b[8:], math.MaxUint64-1) // so that it wraps instead
 		}
 	}
 	for _, r := range d.Regions {
@@ -156,24 +121,21 @@ func TestHostileBytes(t *testing.T) {
 	t.Parallel()
 	good, err := sequenced().Append(nil)
 	require.NoError(t, err)
-	off, err := placed().Append(nil)
-	require.NoError(t, err)
 	for what, c := range map[string]struct {
-		base []byte
 		at   int
 		val  byte
 		want error
 	}{
-		"reserved byte 1":       {good, 1, 1, ErrForm},
-		"reserved byte 6":       {good, 6, 1, ErrForm},
-		"reserved byte 7":       {good, 7, 0x80, ErrForm},
-		"base with offsets":     {off, 8, 1, ErrForm},
-		"first is not first":    {good, HeaderSize + 4, 1, ErrOrder},
-		"sequence numbers wrap": {good, 15, 0xff, nil}, // not yet: see below
-		"65000 messages":        {good, 3, 0xff, ErrTruncated},
-		"65000 regions":         {good, 5, 0xff, ErrTruncated},
+		"reserved byte 1":       {1, 1, ErrForm},
+		"reserved byte 6":       {6, 1, ErrForm},
+		"reserved byte 7":       {7, 0x80, ErrForm},
+		"another form":          {0, 2, ErrForm},
+		"first is not first":    {HeaderSize + 4, 1, ErrOrder},
+		"sequence numbers wrap": {15, 0xff, nil}, // not yet: see below
+		"65000 messages":        {3, 0xff, ErrTruncated},
+		"65000 regions":         {5, 0xff, ErrTruncated},
 	} {
-		b := append([]byte(nil), c.base...)
+		b := append([]byte(nil), good...)
 		b[c.at] = c.val
 		if what == "sequence numbers wrap" {
 			binary.LittleEndian.PutUint64(b[8:], math.MaxUint64-1)
@@ -194,7 +156,7 @@ func TestHostileBytes(t *testing.T) {
 
 // random returns a legal descriptor.
 func random(rng *rand.Rand, messages int) *Descriptor {
-	d := &Descriptor{Form: Form(1 + rng.IntN(2))}
+	d := &Descriptor{}
 	pos := rng.Uint64N(1 << 40)
 	var left uint64
 	for range messages {
@@ -204,11 +166,7 @@ func random(rng *rand.Rand, messages int) *Descriptor {
 		}
 		d.Messages = append(d.Messages, m)
 		left += uint64(m.Size)
-		if d.Form == FormSequence {
-			pos += 1 + rng.Uint64N(3)
-		} else {
-			pos += uint64(m.Size) + rng.Uint64N(2)*rng.Uint64N(50)
-		}
+		pos += 1 + rng.Uint64N(3)
 	}
 	addr := 1<<32 + rng.Uint64N(1<<20)
 	for left > 0 {
@@ -238,7 +196,6 @@ func TestRoundTripWithoutAllocation(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, rest)
 		require.Equal(t, d.Messages, got.Messages)
-		require.Equal(t, d.Form, got.Form)
 		require.Len(t, got.Regions, len(d.Regions))
 		for i := range d.Regions {
 			require.Equal(t, d.Regions[i], got.Regions[i])
@@ -251,14 +208,10 @@ func TestRoundTripWithoutAllocation(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, d := range []*Descriptor{sequenced(), placed()} {
-		b, err := d.Append(nil)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b, uint16(8), uint16(8))
-		f.Add(b[:len(b)-3], uint16(3), uint16(2))
-	}
+	b, err := sequenced().Append(nil)
+	require.NoError(f, err)
+	f.Add(b, uint16(8), uint16(8))
+	f.Add(b[:len(b)-3], uint16(3), uint16(2))
 	f.Fuzz(func(t *testing.T, b []byte, messages, regions uint16) {
 		var d Descriptor
 		before := append([]byte{}, b...)
@@ -279,7 +232,7 @@ func FuzzParse(f *testing.F) {
 
 // marshalledSize is what Append should append for d, in bytes.
 func marshalledSize(d *Descriptor) int {
-	return HeaderSize + len(d.Messages)*messageSize(d.Form) + len(d.Regions)*RegionSize
+	return HeaderSize + len(d.Messages)*MessageSize + len(d.Regions)*RegionSize
 }
 
 // total is the number of bytes of the batch.

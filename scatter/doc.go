@@ -9,14 +9,13 @@
 // # Descriptor
 //
 // A batch is a stream: the concatenated bytes of its messages. A [Descriptor] divides that
-// stream twice: into messages (size, and sequence number or destination offset), and into
+// stream twice: into messages (size and sequence number), and into
 // contiguous runs of registered source memory (address, length, remote key). The divisions
 // are independent: a message may span regions, and adjacent messages may share one.
 // docs/wire.md defines the bytes.
 //
-// Only one order is legal on the wire: messages by rising sequence number, or by rising
-// offset without overlap. One pass without memory therefore detects repeated sequence
-// numbers and overlapping destinations. Sources may overlap, which is harmless for reads.
+// Only one order is legal on the wire: messages by rising sequence number. Sources may
+// overlap, which is harmless for reads.
 //
 // # Plan
 //

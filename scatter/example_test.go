@@ -11,7 +11,6 @@ import (
 // of the receiver in one read.
 func Example() {
 	sent := scatter.Descriptor{
-		Form:     scatter.FormSequence,
 		Messages: []scatter.Message{{Pos: 41, Size: 100}, {Pos: 42, Size: 200}, {Pos: 43, Size: 50}},
 		Regions:  []scatter.Region{{Addr: 0x10000, Len: 350, RKey: 7}},
 	}

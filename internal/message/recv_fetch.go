@@ -3,7 +3,6 @@ package message
 import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/rdv"
-	"github.com/seed33544411/rma/scatter"
 )
 
 // recvHandler receives the calls of the rendezvous channel for a receiver.
@@ -13,7 +12,7 @@ type recvHandler receiver
 // are held. Consecutive messages that are accepted here are fetched together.
 func (h *recvHandler) Match(m rdv.Incoming) ([]fabric.SGE, rdv.Verdict) {
 	r := (*receiver)(h)
-	if m.Form != scatter.FormSequence || m.Pos < r.next {
+	if m.Pos < r.next {
 		r.refuse(&SequenceError{"descriptors", m.Pos, r.next})
 		return nil, rdv.Refuse
 	}

@@ -63,7 +63,7 @@ func (m *model) limit(peer rdv.Setup, most gather.Limits, threshold int) {
 		MaxSGE:       int32(min(caps.MaxSGE, most.InPlace+1)),
 		ScatterSegs:  int32(min(int(peer.Messages), int(peer.Regions), m.opt.Rendezvous.Messages, m.opt.Rendezvous.Regions)),
 		Header:       16, Segment: perSegment,
-		DescSegment: scatter.SequenceMessageSize + scatter.RegionSize, ReadRequest: 28,
+		DescSegment: scatter.MessageSize + scatter.RegionSize, ReadRequest: 28,
 		Cursor: m.ring.Mode() == eager.ModeCursor,
 	}
 }

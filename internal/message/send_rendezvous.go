@@ -21,7 +21,6 @@ import (
 func (s *sender) announce() (stop uint64, all bool) {
 	most := int(s.model.limits.ScatterSegs)
 	d := &s.desc
-	d.Form = scatter.FormSequence
 	end := len(s.batch.first)
 	if s.rendezvous.Left() <= end {
 		// Messages planned for the ring are announced if it stays full. The peer must have
@@ -122,7 +121,7 @@ func (s *sender) describe(o *Out) error {
 func (s *sender) sendCopied(o *Out) bool {
 	o.next = nil
 	token := s.groups.put(o)
-	_, res, err := s.rendezvous.SendUnregistered(scatter.FormSequence, o.seq, o.Data, rdv.Copy, o.Tag, token)
+	_, res, err := s.rendezvous.SendUnregistered(o.seq, o.Data, rdv.Copy, o.Tag, token)
 	if err != nil || res != rdv.Accepted {
 		s.groups.take(token)
 		if err != nil {

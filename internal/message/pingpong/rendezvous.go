@@ -140,7 +140,6 @@ func (r *Rendezvous) send(size int, write bool) (err error) {
 		res, err = r.ch.Write(r.advert, 0, 0, r.src[:], 0)
 	} else {
 		r.seq++
-		r.desc.Form = scatter.FormSequence
 		r.desc.Messages = append(r.desc.Messages[:0], scatter.Message{Pos: r.seq, Size: uint32(size)})
 		r.desc.Regions = append(r.desc.Regions[:0], scatter.Region{Addr: fabric.Addr(r.reg.Bytes()), Len: uint32(size), RKey: r.reg.Key().RKey})
 		_, res, err = r.ch.Send(&r.desc, 0, 0)
