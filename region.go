@@ -32,7 +32,8 @@ type Buffer struct {
 
 // Alloc returns size bytes of zeroed memory outside the Go heap, registered with the given
 // rights of peers, by default all. A region of zero bytes has a key as well, which grants
-// no access.
+// no access. Over shm the memory is committed at once. If the system has less, the error wraps
+// ErrResources.
 func (e *Engine) Alloc(size int, access ...Access) (*Region, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("rma: alloc: %w: %d bytes", ErrInvalid, size)
@@ -96,7 +97,7 @@ func (e *Engine) region(reg *mr.Registration, err error) (*Region, error) {
 	case errors.Is(err, offheap.ErrSize): // more than a process can map
 		return nil, fmt.Errorf("rma: %w: %w", ErrResources, err)
 	case err != nil:
-		return nil, fmt.Errorf("rma: %w", err)
+		return nil, fmt.Errorf("rma: %w", fabric.Shortage(err))
 	}
 	return &Region{eng: e, reg: reg}, nil
 }

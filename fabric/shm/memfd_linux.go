@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -36,11 +39,15 @@ func newMemfd(name string, size, commit int) (fd int, err error) {
 
 // commitMemory allocates the pages of the file. A signal (the runtime sends some) makes the
 // kernel undo the allocation and stop, so it proceeds in steps that are small enough to
-// finish.
+// finish. The kernel has no bound for these pages: it would end processes of the host, any of them,
+// before it refused one. So each step looks for the rest first.
 func commitMemory(fd int, size int64) error {
 	const step = 16 << 20
 	for off := int64(0); off < size; {
 		n := min(size-off, step)
+		if n == step && size-off > availableMemory() {
+			return unix.ENOMEM
+		}
 		switch err := unix.Fallocate(fd, 0, off, n); err {
 		case nil:
 			off += n
@@ -50,6 +57,23 @@ func commitMemory(fd int, size int64) error {
 		}
 	}
 	return nil
+}
+
+// availableMemory returns the bytes that the host can still give to processes, by its estimate;
+// the largest number if it has none.
+func availableMemory() (sum int64) {
+	text, _ := os.ReadFile("/proc/meminfo")
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if name == "MemAvailable" || name == "SwapFree" {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			sum += kib << 10
+		}
+	}
+	if sum <= 0 {
+		return math.MaxInt64
+	}
+	return sum
 }
 
 // seal sets the final seals. With readOnly, later mappings of the file cannot be writable

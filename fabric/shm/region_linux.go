@@ -61,8 +61,8 @@ func (l *link) Register(mem []byte, access fabric.Access) (fabric.Region, error)
 }
 
 // Alloc implements fabric.Link. Setup path. The memory is committed: a later access cannot
-// fail for lack of memory. It takes a descriptor. If the system has no memory or descriptor
-// the error wraps fabric.ErrResources; within a memory cgroup the kernel kills a process of
+// fail for lack of memory. It takes a descriptor. If the system has no descriptor, or less memory
+// available, the error wraps fabric.ErrResources; within a memory cgroup the kernel kills a process of
 // the group instead.
 func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error) {
 	if size <= 0 || uint64(size) > maxSegment {
