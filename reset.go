@@ -32,9 +32,13 @@ func (p *Peer) Reset(ctx context.Context) error {
 	if why := e.job.GoneReason(p.rank); why != "" {
 		return p.notReset(fmt.Errorf("%w (%s)", ErrPeerGone, why))
 	}
-	broken := false
-	e.prog.Do(func() { broken = p.down != nil || p.refused != nil })
-	switch err := p.conn.Reset(ctx, broken); err {
+	var lost *bringup.Connection
+	e.prog.Do(func() {
+		if p.down != nil || p.refused != nil {
+			lost = p.conn.Now()
+		}
+	})
+	switch err := p.conn.Reset(ctx, lost); err {
 	case nil, ErrClosed:
 		return err
 	default:

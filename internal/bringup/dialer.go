@@ -248,16 +248,15 @@ func (c *Connector) requested(val []byte) bool {
 	return true
 }
 
-// Reset replaces the connection if it is down, waits until the present one is made, and
-// returns nil, or why there is none. If ctx ends first, connecting continues, and a further
+// Reset replaces lost, a connection that is down, unless that has been done, or lost is nil. It
+// waits until the present one is made, and returns nil, or why there is none. If ctx ends first, connecting continues, and a further
 // call waits for it. Reset does not wait for a connection that has not begun to connect:
 // its first operation makes it.
-func (c *Connector) Reset(ctx context.Context, down bool) error {
+func (c *Connector) Reset(ctx context.Context, lost *Connection) error {
 	life := c.d.tasks.Life()
 	for {
 		c.d.mu.Lock()
-		if down {
-			down = false
+		if lost == c.now.Load() { // it may have been replaced since the caller looked
 			c.renewLocked()
 		}
 		remake := c.remake
