@@ -53,11 +53,16 @@ func (h *messageHost) plan(ch *message.Channel) {
 // openChannel creates this side's channel and waits until the peer has created its own, as
 // long as both are in the job. A rank that cannot create it notifies the other, which ends
 // the connection. The conversation closes the channel, if there is one.
-func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (*message.Channel, error) {
+func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (ch *message.Channel, err error) {
 	e := p.eng
 	// The wait lasts until the peer opens its side, leaves or dies.
 	ctx, cancel := context.WithCancel(wireup.Unlimited(n.Life()))
 	defer cancel()
+	defer func() {
+		if err != nil && ctx.Err() != nil && e.tasks.Life().Err() == nil { // a consequence of the loss
+			err = p.hangUpWith(nil)
+		}
+	}()
 	ep, err := p.conn.Endpoint(ctx)
 	if err == nil {
 		err = p.hangUpWith(cancel)
@@ -65,7 +70,7 @@ func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (*message
 	if err != nil {
 		return nil, err
 	}
-	ch, err := message.Open(e.links[p.link], ep, message.Options{
+	ch, err = message.Open(e.links[p.link], ep, message.Options{
 		IDTag: channelTag, Ring: eager.Options{Depth: e.cfg.Depth}, Rings: e.rings, SmallRings: e.cfg.RingMemory > 0, RingMost: e.cfg.RingLimit, Policy: e.cfg.policy(e.links[p.link].Name()),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
 		Learn: e.cfg.learns(), Drift: p.drifted,
@@ -83,15 +88,11 @@ func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (*message
 	if err == nil {
 		b, err = n.Published(ctx, keyChannel)
 	}
-	switch {
-	case err == nil:
-		if err = ch.Connect(b); err != nil {
-			err = (*messageHost)(p).noChannel(n, err)
-		}
-	case ctx.Err() != nil && e.tasks.Life().Err() == nil:
-		err = p.hangUpWith(nil)
-	default:
-		err = e.jobCause(p.rank, err)
+	if err != nil {
+		return ch, e.jobCause(p.rank, err)
+	}
+	if err = ch.Connect(b); err != nil {
+		err = (*messageHost)(p).noChannel(n, err)
 	}
 	return ch, err
 }

@@ -131,6 +131,30 @@ func TestChannelIsOpenedOnce(t *testing.T) {
 	})
 }
 
+// Opening a channel fails with the reason why the connection was lost, also if that was replaced
+// before opening began.
+func TestChannelOfALostConnection(t *testing.T) {
+	es := open(t, 2, "shm")
+	mems, keys := share(t, es, 4096)
+	works(t, es, mems, keys)
+	p := es[0].Peer(1)
+	n := p.conn.Now()
+	errs := make(chan error, 30)
+	n.Go(func() {
+		<-n.Life().Done()
+		for range cap(errs) {
+			_, err := p.openChannel(n, p.eng.bringup.Path(p.rank).Params)
+			errs <- err
+		}
+		close(errs)
+	})
+	sunder(t, es)
+	reconnect(t, es[0])
+	for err := range errs {
+		require.ErrorIs(t, err, ErrRemoteAccess)
+	}
+}
+
 // A rank that gets no memory for its end of a channel notifies the other: on both sides
 // waiting and later operations fail at once for that reason; Reset tries again, and the
 // failure leaves no state.
