@@ -27,6 +27,18 @@ func TestTypeOf(t *testing.T) {
 	require.Equal(t, onesided.Float64, typeOf[float64]())
 }
 
+// Accumulates that wait for the slots of a peer, which does not answer, end with the engine.
+func TestAccumulatesEndWithTheEngine(t *testing.T) {
+	es := open(t, 2, "tcp")
+	mems, keys := share(t, es, 64)
+	p := es[0].Peer(1)
+	require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, 8)).Wait(testutil.Context(t, testutil.Limit)))
+	found := make(chan error, 1)
+	(*oneSidedHost)(p).FetchSlots(func(_ []byte, err error) { found <- err })
+	require.NoError(t, es[0].Close())
+	require.ErrorIs(t, <-found, ErrClosed)
+}
+
 // All ranks add to the same elements of all, from many goroutines, in pieces of
 // more than a slot, while the targets' applications only compute: nothing is lost.
 func TestAccumulate(t *testing.T) {

@@ -213,7 +213,7 @@ func (h *oneSidedHost) FetchSlots(done func(val []byte, err error)) {
 	n := h.conn.Now()
 	n.Go(func() {
 		val, err := n.Published(n.Life(), keyAccumulate)
-		done(val, h.eng.jobCause(h.rank, err))
+		done(val, calledJob(n.Life(), (*Peer)(h), err))
 	})
 }
 

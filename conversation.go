@@ -27,9 +27,6 @@ func (h *messageHost) Open() {
 		p := (*Peer)(h)
 		params := p.eng.bringup.Path(p.rank).Params
 		ch, err := p.openChannel(n, params)
-		if err != nil && h.eng.tasks.Life().Err() != nil {
-			err = ErrClosed
-		}
 		h.eng.prog.Do(func() {
 			if ch != nil {
 				ch.Hold(h.one.Held())
@@ -58,11 +55,7 @@ func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (ch *mess
 	// The wait lasts until the peer opens its side, leaves or dies.
 	ctx, cancel := context.WithCancel(wireup.Unlimited(n.Life()))
 	defer cancel()
-	defer func() {
-		if err != nil && ctx.Err() != nil && e.tasks.Life().Err() == nil { // a consequence of the loss
-			err = p.hangUpWith(nil)
-		}
-	}()
+	defer func() { err = calledJob(ctx, p, err) }()
 	ep, err := p.conn.Endpoint(ctx)
 	if err == nil {
 		err = p.hangUpWith(cancel)
@@ -80,7 +73,7 @@ func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (ch *mess
 		return nil, (*messageHost)(p).noChannel(n, err)
 	}
 	if err := n.Publish(ctx, keyChannel, ch.Setup()); err != nil {
-		return ch, e.jobCause(p.rank, err)
+		return ch, err
 	}
 	// A rank that receives from any peer does not wait for this one in particular.
 	err = e.job.Send(ctx, p.rank, keyChannel, n.Numbered())
@@ -89,12 +82,27 @@ func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (ch *mess
 		b, err = n.Published(ctx, keyChannel)
 	}
 	if err != nil {
-		return ch, e.jobCause(p.rank, err)
+		return ch, err
 	}
 	if err = ch.Connect(b); err != nil {
 		err = (*messageHost)(p).noChannel(n, err)
 	}
 	return ch, err
+}
+
+// calledJob returns the cause of err, of calls of the job that end with ctx, which ends with the
+// connection: if the engine is being closed, or ctx has ended, that is the cause.
+func calledJob(ctx context.Context, p *Peer, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case p.eng.tasks.Life().Err() != nil:
+		return ErrClosed
+	case ctx.Err() != nil:
+		p.eng.prog.Do(func() { err = p.down })
+		return err
+	}
+	return p.eng.jobCause(p.rank, err)
 }
 
 // noChannel notifies the peer that this rank has failed to create its side of the channel,
