@@ -144,6 +144,27 @@ func TestFarListFailsInTheMiddle(t *testing.T) {
 	require.Zero(t, lb.Bytes()[320])
 }
 
+// A side whose peer has closed because of a refused request finds that by a request of its own
+// before it polls: it reports the refusal all the same, and not that the peer is gone.
+func TestRequestAfterARefusal(t *testing.T) {
+	for _, stale := range []bool{false, true} {
+		x, y, lx, ly := farPair(t, 4096)
+		wrong := ly.Key()
+		wrong.RKey ^= 1 << 31
+		post(t, x, write(lx, 0, 64, wrong, 0))
+		require.Equal(t, fabric.StatusRemoteAccess, await(t, x.link).Status)
+		to := lx.Key()
+		if stale {
+			to.RKey ^= 1 << 31
+		}
+		y.cma.aliveAt = 0
+		post(t, y, write(ly, 0, 64, to, 0))
+		require.Equal(t, fabric.StatusFlushed, await(t, y.link).Status)
+		require.Equal(t, fabric.Completion{EP: y.id, Op: fabric.OpDown, Status: fabric.StatusRemoteAccess}, await(t, y.link))
+		require.ErrorIs(t, y.Err(), fabric.ErrRemoteAccess)
+	}
+}
+
 func BenchmarkFarList(b *testing.B) {
 	for _, n := range []int{1, 8, 32} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

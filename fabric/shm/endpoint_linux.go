@@ -192,10 +192,23 @@ func (ep *endpoint) fail(status fabric.Status, reason error) { ep.goDown(status,
 
 // failRequest takes the endpoint down after a request failed with status.
 func (ep *endpoint) failRequest(status fabric.Status) {
+	if status == fabric.StatusFlushed { // by gone
+		ep.left()
+		return
+	}
 	if ep.isUp() && refuses(status) {
 		ep.peer.hdr.refused.Store(uint32(status))
 	}
 	ep.goDown(status, fabric.StatusFlushed, status.Err())
+}
+
+// gone returns the status of a request that finds that the peer has left. As on a device, it is
+// flushed if a request of the peer was refused.
+func gone(ep *endpoint) fabric.Status {
+	if refuses(fabric.Status(ep.own.hdr.refused.Load())) {
+		return fabric.StatusFlushed
+	}
+	return fabric.StatusPeerGone
 }
 
 // left takes the endpoint down because the peer has left. As a device does, it reports the

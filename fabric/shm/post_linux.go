@@ -253,7 +253,7 @@ func (c *copies) run(x *xlate, wr *fabric.WR, n uint64) (fenced bool) {
 // used a wrong key.
 func (ep *endpoint) refused() fabric.Status {
 	if ep.drainSocket(); ep.hup {
-		return fabric.StatusPeerGone
+		return gone(ep)
 	}
 	return fabric.StatusRemoteAccess
 }
@@ -327,7 +327,7 @@ func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more in
 		ep.cma.aliveAt = now
 		ep.drainSocket()
 		if ep.hup {
-			return fabric.StatusPeerGone, executed, 0
+			return gone(ep), executed, 0
 		}
 		if !ep.isUp() {
 			return 0, epDown, 0
@@ -363,7 +363,7 @@ func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more in
 	case nil:
 		return fabric.StatusOK, executed, more
 	case unix.ESRCH:
-		return fabric.StatusPeerGone, executed, 0
+		return gone(ep), executed, 0
 	case unix.EPERM, unix.ENOSYS, unix.ENOMEM:
 		// Refused from now on (or out of memory): writes and reads may be repeated, so the
 		// whole request takes the other path.
