@@ -186,7 +186,7 @@ zoo: ## the link's tests on SoftRoCE with limits and habits of other adapters (V
 	@$(call SOFTROCE,zoo) -vm $(VM) -out $(OUT) $(if $(PROFILES),-profiles $(PROFILES)) $(ARGS)
 
 # OUT is where rails.jsonl goes. ARGS="-ratios 1:4 -sum 16M" and others: tests/softroce/run -h with SOFTROCE_CMD=rails.
-rails: ## puts and gets over two shaped networks beside each alone (VM=uml for measurements, qemu; OUT=out ARGS=...)
+rails: ## puts, gets and messages over two shaped networks beside each alone (VM=uml for measurements, qemu; OUT=out ARGS=...)
 	@$(call SOFTROCE,rails) -vm $(VM) -out $(OUT) $(ARGS)
 
 bench: ## latency, bandwidth and rate of every link; report with plots in out/

@@ -44,8 +44,8 @@ type Config struct {
 	// usable one; most hosts have one.
 	Device string
 
-	// Rails are further connections with each peer, over which large puts and gets are
-	// divided: up to three of the kind of link that connects the ranks of different hosts,
+	// Rails are further connections with each peer, over which large puts, gets and messages
+	// are divided: up to three of the kind of link that connects the ranks of different hosts,
 	// separated by commas. TCP: an address of this host, a network (10.1.0.0/16) or an
 	// interface (eth1); RDMA: DEVICE or DEVICE:PORT. A rail that cannot be connected, or
 	// fails, is not used. With rails, the loss of the first connection fails no operation over

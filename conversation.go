@@ -8,9 +8,13 @@ import (
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bringup"
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/mr"
+	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/scatter"
 )
 
 // messageHost is a Peer as seen by its messages.
@@ -67,7 +71,7 @@ func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (ch *mess
 		IDTag: channelTag, Ring: eager.Options{Depth: e.cfg.Depth}, Rings: e.rings, SmallRings: e.cfg.RingMemory > 0, RingMost: e.cfg.RingLimit, Policy: e.cfg.policy(e.links[p.link].Name()),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
 		Learn: e.cfg.learns(), Drift: p.drifted,
-		Params: params, From: p.rank, Shared: e.proto.hub.Shared(), Posted: e.proto.inbox.TakeOver,
+		Params: params, From: p.rank, Shared: e.proto.hub.Shared(), Posted: e.proto.inbox.TakeOver, Rails: railsOf(p),
 	})
 	if err != nil {
 		return nil, (*messageHost)(p).noChannel(n, err)
@@ -168,4 +172,41 @@ func (h *messageHost) Reason(err error, ended bool) error {
 		return because(err, why)
 	}
 	return err
+}
+
+// messageRails are the connections of a Peer as seen by its messages.
+type messageRails Peer
+
+// railsOf returns the connections for the messages with the peer, nil if there is one.
+func railsOf(p *Peer) message.Rails {
+	if !p.railed {
+		return nil
+	}
+	return (*messageRails)(p)
+}
+
+// Pins implements message.Rails.
+func (m *messageRails) Pins(i int) *message.Pins {
+	if r := &m.rails[i]; r.has {
+		return m.eng.pins[r.link]
+	}
+	return nil
+}
+
+// Read implements message.Rails.
+func (m *messageRails) Read(dst []byte, src scatter.Region, keys rdv.RailKeys, done func(error)) {
+	p := (*Peer)(m)
+	o := initiator.New(&p.one, initiator.Get)
+	o.Remote(src.Addr, src.RKey)
+	o.Memory(dst)
+	o.Apart() // the message is counted
+	on := [mr.MaxRails]initiator.PartKeys{{RKey: src.RKey, Link: p.link, Has: true}}
+	for i := range p.rails {
+		if r := &p.rails[i]; r.has && keys.Has>>i&1 != 0 {
+			on[i] = initiator.PartKeys{RKey: keys.RKeys[i], Link: r.link, Has: true}
+		}
+	}
+	o.Divide(&on)
+	p.one.Post(o)
+	o.Then(done)
 }

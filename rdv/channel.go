@@ -37,7 +37,7 @@ func (c *Channel) Setup() Setup {
 	o := &c.opt
 	return Setup{
 		Transfers: uint16(o.Transfers), Adverts: uint16(o.Adverts), Messages: uint16(o.Messages),
-		Regions: uint16(o.Regions), Chunks: uint16(o.Chunks), Ring: c.ring.Setup(),
+		Regions: uint16(o.Regions), Chunks: uint16(o.Chunks), Rails: c.byRails != nil, Ring: c.ring.Setup(),
 	}
 }
 
@@ -78,8 +78,16 @@ func (c *Channel) Connect(s Setup) error {
 //
 // Hot path.
 func (c *Channel) Send(d *scatter.Descriptor, tag uint32, token uint64) (ID, Result, error) {
+	return c.SendRails(d, nil, tag, token)
+}
+
+// SendRails is Send, of a batch of one message in one region, if keys is not nil: its keys on
+// further connections, which the peer must want (ReadsRails).
+//
+// Hot path.
+func (c *Channel) SendRails(d *scatter.Descriptor, keys *RailKeys, tag uint32, token uint64) (ID, Result, error) {
 	c.flushAnswers()
-	return c.sendBatch(d, tag, token)
+	return c.sendBatch(d, keys, tag, token)
 }
 
 // SendUnregistered announces a message whose memory is not registered. When the peer has a
@@ -226,4 +234,25 @@ func (c *Channel) OnCompletion(cpl *fabric.Completion) bool {
 	}
 	c.sweep()
 	return true
+}
+
+// Fetched ends what RailReader.ReadRails began: nothing reads into the piece any longer. If that has failed,
+// the channel reads the message.
+func (c *Channel) Fetched(h Handle, err error) {
+	t := &c.in[h.id().slot()]
+	if c.closed || t.inflight == 0 || t.id != h.id() {
+		return
+	}
+	t.inflight--
+	switch {
+	case !c.live:
+		c.sweep()
+	case err != nil:
+		c.queueTurn(t)
+	default:
+		c.stats.OverRails++
+		t.upto = t.runEnd
+		c.endRun(t, t.runEnd)
+		c.advance(t)
+	}
 }

@@ -10,6 +10,17 @@ import (
 	"github.com/seed33544411/rma/scatter"
 )
 
+// fuzzed is a carrier that begins to read messages over several connections, and never ends.
+type fuzzed struct {
+	carrier
+	reading []Handle
+}
+
+func (f *fuzzed) ReadRails(h Handle, _ scatter.Region, _ RailKeys) bool {
+	f.reading = append(f.reading, h)
+	return true
+}
+
 // FuzzControl plays arbitrary control messages to a side that has one of
 // everything outstanding. It must not panic, end in a typed error or go on, and
 // end everything exactly once.
@@ -19,6 +30,8 @@ func FuzzControl(f *testing.F) {
 		return b
 	}
 	f.Add(message(KindRTS, makeID(0, 1), 0, oneMessage(1)))
+	rails := RailKeys{Has: 0b0110, RKeys: [MaxRails]uint32{1: 5, 2: 6}}
+	f.Add(message(KindRTS, makeID(0, 1), 0, rails.append(oneMessage(1))))
 	f.Add(append(message(KindCTS, makeID(0, 1), 0, aCTS(64)), message(KindPlaced, makeID(0, 1), 0, nil)...))
 	f.Add(append(message(KindReady, makeID(1, 1), 0, nil), message(KindAck, makeID(1, 1), 1, nil)...))
 	f.Add(append(message(KindOffer, makeID(0, 1), 0, anOffer(9)), message(KindChunk, makeID(0, 1), 0, aChunk(1, 9))...))
@@ -29,11 +42,13 @@ func FuzzControl(f *testing.F) {
 	f.Add(append(message(KindCTS, makeID(0, 1), 0, aCTS(64)), message(KindFilled, makeID(0, 1), 0, nil)...))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		o := Options{Transfers: 2, Adverts: 2, Messages: 4, Regions: 4, Chunks: 2}
+		wants := o
+		wants.Rails = true
 		la, lb := simLinks(sim.Options{Caps: caps("ibv", mapped)})(t)
 		mem := newMemory(t, la, 1, leastShared)
-		hg := &carrier{quiet: quiet{verdict: Verdict(len(script) % 3)}, mem: mem, size: 64}
+		hg := &fuzzed{carrier: carrier{quiet: quiet{verdict: Verdict(len(script) % 3)}, mem: mem, size: 64}}
 		hg.dst = []fabric.SGE{fabric.NewSGE(mem.mem[:8], mem.reg.LKey())}
-		good, evil := pairOn(t, la, lb, hg, wait(), o, o)
+		good, evil := pairOn(t, la, lb, hg, wait(), wants, o)
 		key := mem.reg.Key()
 		d := scatter.Descriptor{
 			Messages: []scatter.Message{{Size: 64}},
@@ -79,6 +94,9 @@ func FuzzControl(f *testing.F) {
 			good.poll()
 		}
 		good.ch.Sever(nil)
+		for _, h := range hg.reading {
+			good.ch.Fetched(h, fabric.ErrFlushed)
+		}
 		require.Len(t, hg.sent, 2)
 		require.Len(t, hg.filled, 2)
 		require.LessOrEqual(t, len(hg.received), len(hg.met))

@@ -28,6 +28,7 @@ type core struct {
 	payload  []byte             // scratch for payloads to send
 	note     [maxBatch / 8]byte // scratch for payloads of answers
 	claims   claims
+	byRails  RailReader // nil: this side reads over the endpoint alone
 	shares   shares
 	answers  fifo.Ring[answer] // wait for room in the ring
 	turns    fifo.Ring[uint16] // transfers with requests to post: slots of sink.in, or of source.jobs with turnWrite
@@ -50,6 +51,7 @@ type Stats struct {
 	Written                    uint64 // adverts of the peer that were written
 	Carried, Placed            uint64 // announced messages of which this side, and the peer, wrote the last slice
 	Slices                     uint64 // of shared messages in either direction, copied by this side
+	OverRails                  uint64 // messages fetched over several connections
 	Outgoing, Incoming         int    // transfers outstanding
 	Advertised, Writing        int    // adverts of this side and writes outstanding
 	Memory                     int    // bytes of ring and staging
@@ -117,8 +119,13 @@ func newCore(link fabric.Link, ep fabric.Endpoint, h Handler, o Options) (core, 
 		return core{}, err
 	}
 	lim := scatter.LimitsOf(caps, uint64(o.Chunk))
+	var byRails RailReader
+	if o.Rails {
+		byRails, _ = h.(RailReader)
+	}
 	return core{
-		shares: shares{most: uint32(min(lim.MaxMessage, math.MaxUint32))}, ring: ring, h: h, ep: ep, link: link, opt: o, claims: newClaims(link, ep, h, o.Carry),
+		byRails: byRails,
+		shares:  shares{most: uint32(min(lim.MaxMessage, math.MaxUint32))}, ring: ring, h: h, ep: ep, link: link, opt: o, claims: newClaims(link, ep, h, o.Carry),
 		lim: lim,
 	}, nil
 }
@@ -136,6 +143,9 @@ func (c *core) ready() error {
 	}
 	return nil
 }
+
+// ReadsRails reports whether the peer wants RailKeys with announced messages.
+func (c *core) ReadsRails() bool { return c.live && c.peer.Rails }
 
 // fail ends the channel with err. Channel.sweep ends outstanding operations.
 func (c *core) fail(err error) {

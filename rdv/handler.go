@@ -1,6 +1,9 @@
 package rdv
 
-import "github.com/seed33544411/rma/fabric"
+import (
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/scatter"
+)
 
 // Incoming is a message that the peer has announced.
 type Incoming struct {
@@ -77,4 +80,14 @@ type Handler interface {
 	// is the reason why none are (ErrDeclined: the data travels in another mode, or not at
 	// all).
 	Filled(token uint64, a Answer, err error)
+}
+
+// RailReader is implemented by a Handler that can read over several connections. The owner calls
+// its method from within the calls that call Handler.
+type RailReader interface {
+	// ReadRails reads all of message h, which Match or Accept gave one piece, from the peer's
+	// memory at src, whose keys on further connections are keys. Channel.Fetched follows, perhaps
+	// before it returns; until then the piece and the message belong to the reader. It returns
+	// false if the channel is to read the message.
+	ReadRails(h Handle, src scatter.Region, keys RailKeys) bool
 }

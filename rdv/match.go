@@ -17,12 +17,16 @@ func (s *sink) onRTS(id ID, tag uint32, payload []byte) error {
 	if err != nil {
 		return &ProtocolError{KindRTS, id, err, uint64(len(payload)), 0}
 	}
+	var rails RailKeys
 	if len(rest) > 0 {
-		return &ProtocolError{KindRTS, id, ErrMessage, uint64(len(payload)), uint64(len(payload) - len(rest))}
+		if rails, err = parseRailKeys(rest); err != nil || s.byRails == nil || len(t.d.Messages) != 1 || len(t.d.Regions) != 1 {
+			return &ProtocolError{KindRTS, id, ErrMessage, uint64(len(payload)), uint64(len(payload) - len(rest))}
+		}
 	}
 	if err := s.begin(t, KindRTS, id, tag); err != nil {
 		return err
 	}
+	t.rails = rails
 	s.match(t)
 	return nil
 }

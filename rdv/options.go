@@ -60,6 +60,10 @@ type Options struct {
 	// control message and an atomic, some 0.2 µs. Negative means none, also for adverts.
 	Carry int
 
+	// Rails makes the Handler, which must be a RailReader, read messages that are announced with
+	// their keys on further connections.
+	Rails bool
+
 	// Ring configures the ring for control messages. Zero fields mean 32 blocks of 256
 	// bytes, 8 of them for the longest descriptor, and credit every 8. IDTag below sets its
 	// IDTag.

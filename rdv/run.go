@@ -22,7 +22,7 @@ func (s *sink) advance(t *incoming) {
 			s.endRun(t, t.runEnd)
 			continue
 		}
-		if !s.offer(t) {
+		if !s.offer(t) && !s.readRails(t) {
 			s.queueTurn(t)
 		}
 		return
@@ -35,6 +35,21 @@ func (s *sink) advance(t *incoming) {
 		}
 		s.answers.Push(answer{KindFIN, t.id, t.status})
 	}
+}
+
+// readRails lets the layer above read the transfer t, whose only message has its destination, over
+// several connections.
+func (s *sink) readRails(t *incoming) bool {
+	if t.rails.Has == 0 || s.byRails == nil || t.msgs[0].n != 1 {
+		return false
+	}
+	t.inflight++
+	t.waited = true // its time is not that of one connection
+	if !s.byRails.ReadRails(makeHandle(t.id, 0), t.d.Regions[0], t.rails) {
+		t.inflight--
+		return false
+	}
+	return true
 }
 
 // nextRun makes the first sequence of matched messages the current run. Their pieces must

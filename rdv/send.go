@@ -8,7 +8,7 @@ import (
 )
 
 // sendBatch is Send after waiting answers were sent.
-func (s *source) sendBatch(d *scatter.Descriptor, tag uint32, token uint64) (ID, Result, error) {
+func (s *source) sendBatch(d *scatter.Descriptor, keys *RailKeys, tag uint32, token uint64) (ID, Result, error) {
 	if err := s.ready(); err != nil {
 		return 0, Busy, err
 	}
@@ -19,6 +19,9 @@ func (s *source) sendBatch(d *scatter.Descriptor, tag uint32, token uint64) (ID,
 	var err error
 	if s.payload, err = d.Append(s.payload[:0]); err != nil {
 		return 0, Busy, fmt.Errorf("send batch: %w", err)
+	}
+	if keys != nil {
+		s.payload = keys.append(s.payload)
 	}
 	if most := s.ring.MaxPayload(flowctl.Control, true); len(s.payload) > most {
 		return 0, Busy, fmt.Errorf("send batch: descriptor of %d bytes: %w: the peer's ring takes %d", len(s.payload), ErrTooLarge, most)

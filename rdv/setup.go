@@ -10,7 +10,10 @@ import (
 // SetupSize is the length of a marshalled Setup in bytes.
 const SetupSize = 12 + eager.SetupSize
 
-const setupVersion = 8 // docs/wire.md describes the older versions
+const setupVersion = 9 // docs/wire.md describes the older versions
+
+// setupRails is the flag of Setup.Rails.
+const setupRails = 1
 
 // Setup describes a side to its peer: its bounds of outstanding operations, and its ring.
 // It is exchanged out of band, see docs/wire.md.
@@ -20,13 +23,18 @@ type Setup struct {
 	Messages  uint16 // of one descriptor
 	Regions   uint16 // of one descriptor
 	Chunks    uint16 // announced chunks of one offer
+	Rails     bool   // this side reads over several connections: RailKeys are welcome
 	Ring      eager.Setup
 }
 
 // Append appends the marshalled set-up to b.
 func (s *Setup) Append(b []byte) []byte {
 	le := binary.LittleEndian
-	b = append(b, setupVersion, 0)
+	flags := byte(0)
+	if s.Rails {
+		flags = setupRails
+	}
+	b = append(b, setupVersion, flags)
 	b = le.AppendUint16(b, s.Transfers)
 	b = le.AppendUint16(b, s.Adverts)
 	b = le.AppendUint16(b, s.Messages)
@@ -40,13 +48,13 @@ func ParseSetup(b []byte) (s Setup, rest []byte, err error) {
 	if len(b) < SetupSize {
 		return s, b, fmt.Errorf("%w: %d bytes, want %d", ErrSetup, len(b), SetupSize)
 	}
-	if b[0] != setupVersion || b[1] != 0 {
-		return s, b, fmt.Errorf("%w: version %d.%d, want %d.0: both sides must run the same release", ErrSetup, b[0], b[1], setupVersion)
+	if b[0] != setupVersion || b[1]&^setupRails != 0 {
+		return s, b, fmt.Errorf("%w: version %d, flags %#x, want version %d: both sides must run the same release", ErrSetup, b[0], b[1], setupVersion)
 	}
 	le := binary.LittleEndian
 	s = Setup{
 		Transfers: le.Uint16(b[2:]), Adverts: le.Uint16(b[4:]), Messages: le.Uint16(b[6:]),
-		Regions: le.Uint16(b[8:]), Chunks: le.Uint16(b[10:]),
+		Regions: le.Uint16(b[8:]), Chunks: le.Uint16(b[10:]), Rails: b[1]&setupRails != 0,
 	}
 	if s.Transfers < 1 || s.Transfers > maxSlots || s.Adverts < 1 || s.Adverts > maxSlots || s.Messages < 1 ||
 		s.Messages > maxBatch || s.Regions < 1 || s.Regions > maxBatch || s.Chunks < 1 || s.Chunks > maxChunks {

@@ -14,7 +14,7 @@ import (
 
 func goodSetup() Setup {
 	return Setup{
-		Transfers: 0x102, Adverts: 0x203, Messages: 0x104, Regions: 0x205, Chunks: 6,
+		Transfers: 0x102, Adverts: 0x203, Messages: 0x104, Regions: 0x205, Chunks: 6, Rails: true,
 		Ring: eager.Setup{
 			Mode: eager.ModeLap, Geometry: flowctl.Geometry{Blocks: 16, Control: 2, Every: 8}, BlockSize: 192,
 			Region: fabric.RemoteKey{Addr: 0x1000, Len: 256 + 16*192, RKey: 7},
@@ -27,7 +27,7 @@ func TestSetupGolden(t *testing.T) {
 	s := goodSetup()
 	b := s.Append(nil)
 	require.Len(t, b, SetupSize)
-	require.Equal(t, []byte{8, 0, 2, 1, 3, 2, 4, 1, 5, 2, 6, 0}, b[:12])
+	require.Equal(t, []byte{9, 1, 2, 1, 3, 2, 4, 1, 5, 2, 6, 0}, b[:12])
 	require.Equal(t, s.Ring.Append(nil), b[12:])
 	got, rest, err := ParseSetup(append(b, 9))
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestSetupRefusals(t *testing.T) {
 		require.ErrorIs(t, err, ErrSetup, what)
 	}
 	b := goodSetup()
-	for i, v := range map[int]byte{0: 1, 1: 1} {
+	for i, v := range map[int]byte{0: 8, 1: 2} {
 		raw := b.Append(nil)
 		raw[i] = v
 		_, _, err := ParseSetup(raw)
@@ -116,7 +116,7 @@ func TestSizes(t *testing.T) {
 	require.Equal(t, uintptr(16), unsafe.Sizeof(myAdvert{}))
 	require.Equal(t, uintptr(48), unsafe.Sizeof(theirAdvert{}))
 	require.Equal(t, uintptr(24), unsafe.Sizeof(message{}))
-	require.Equal(t, uintptr(272), unsafe.Sizeof(incoming{}))
+	require.Equal(t, uintptr(288), unsafe.Sizeof(incoming{}))
 	require.Equal(t, uintptr(152), unsafe.Sizeof(writeJob{}))
 	require.Equal(t, uintptr(144), unsafe.Sizeof(pipe{}))
 }

@@ -53,7 +53,8 @@ type incoming struct {
 	left     int // messages not ended
 	id       ID
 	tag      uint32
-	status   uint32 // of the FIN
+	rails    RailKeys // of the only region; Has is 0 if there are none
+	status   uint32   // of the FIN
 	gen      uint16
 	state    uint8
 
@@ -119,7 +120,7 @@ func (s *sink) begin(t *incoming, k Kind, id ID, tag uint32) error {
 	}
 	s.fetching++
 	s.announced += len(t.d.Messages)
-	t.id, t.gen, t.tag = id, id.gen(), tag
+	t.id, t.gen, t.tag, t.rails = id, id.gen(), tag, RailKeys{}
 	t.state, t.status, t.waited = inActive, statusOK, false
 	t.run, t.runEnd, t.upto, t.planned = 0, 0, 0, 0
 	t.chunked, t.acking = false, false

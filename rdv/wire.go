@@ -250,3 +250,40 @@ func parseShare(b []byte, n uint32) (s sharing, why error) {
 	}
 	return s, nil
 }
+
+// MaxRails is the number of connections of two peers, this channel's endpoint, number 0, among them.
+const MaxRails = 4
+
+// RailKeys are the keys of one region on further connections of two peers. Bit i of Has: the
+// region has a key on number i, from 1.
+type RailKeys struct {
+	Has   uint8
+	RKeys [MaxRails]uint32
+}
+
+// railKeysSize is the length of RailKeys behind a descriptor in bytes: Has (1), 3 reserved, and the
+// keys from number 1 on.
+const railKeysSize = 4 + 4*(MaxRails-1)
+
+func (k *RailKeys) append(b []byte) []byte {
+	b = append(b, k.Has, 0, 0, 0)
+	for _, rkey := range k.RKeys[1:] {
+		b = binary.LittleEndian.AppendUint32(b, rkey)
+	}
+	return b
+}
+
+// parseRailKeys parses what follows the descriptor of one message in one region.
+func parseRailKeys(b []byte) (k RailKeys, why error) {
+	if len(b) != railKeysSize || b[0] == 0 || b[0]&1 != 0 || b[0]>>MaxRails != 0 || b[1]|b[2]|b[3] != 0 {
+		return k, ErrMessage
+	}
+	k.Has = b[0]
+	for i := 1; i < MaxRails; i++ {
+		k.RKeys[i] = binary.LittleEndian.Uint32(b[4*i:])
+		if k.Has>>i&1 == 0 && k.RKeys[i] != 0 {
+			return k, ErrMessage
+		}
+	}
+	return k, nil
+}

@@ -23,11 +23,12 @@ type railsFlags struct {
 func railsCommand(s streams) *cobra.Command {
 	f := &railsFlags{}
 	cmd := &cobra.Command{
-		Use: "rails", Short: "Measure puts and gets that are divided over several links", Args: noArgs,
-		Long: `Measure the bandwidth of puts and gets between two ranks that this command starts on this
-host, over all of the links together (RMA_RAILS) and over each of them alone, in turn. The
-n-th link of rank 0 is connected with the n-th of rank 1; both must be able to reach each
-other, which on one host takes several networks: "make rails" makes them in a guest.
+		Use: "rails", Short: "Measure puts, gets and messages that are divided over several links", Args: noArgs,
+		Long: `Measure the bandwidth of puts, gets and messages between two ranks that this command starts
+on this host, over all of the links together (RMA_RAILS) and over each of them alone, in
+turn. "recv" asks for each message. The n-th link of rank 0 is connected with the n-th of
+rank 1; both must be able to reach each other, which on one host takes several networks:
+"make rails" makes them in a guest.
 
 --format json writes a line for each operation and size: mb_s over all links, alone_mb_s,
 of_sum and of_best (mb_s by the sum and by the best of these), divided (the part of the

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -18,12 +19,12 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// RailsRequest asks for the bandwidth of puts and gets that are divided over several links,
+// RailsRequest asks for the bandwidth of puts, gets and messages that are divided over several links,
 // beside that of each link alone.
 type RailsRequest struct {
 	Fabric string        `json:"fabric"` // tcp or ibv
 	Links  [2][]string   `json:"links"`  // of both ranks, in the order in which they are connected: addresses or devices
-	Ops    []string      `json:"ops"`    // put, get
+	Ops    []string      `json:"ops"`    // put, get, recv
 	Sizes  []int         `json:"sizes"`
 	Window int           `json:"window"` // operations in flight
 	Rounds int           `json:"rounds"`
@@ -32,7 +33,7 @@ type RailsRequest struct {
 }
 
 // RailsOps are the operations that RailsRequest.Ops may contain.
-var RailsOps = []string{"put", "get"}
+var RailsOps = []string{"put", "get", "recv"}
 
 // RailsFabrics are the values of RailsRequest.Fabric.
 var RailsFabrics = []string{"tcp", "ibv"}
@@ -156,7 +157,10 @@ func MeasureRails(ctx context.Context, ctl Control, req RailsRequest, emit func(
 			return fmt.Errorf("links %v: %w", set, err)
 		}
 		pairs = append(pairs, p)
-		if err = p.share(ctx, ctl, 2*slices.Max(req.Sizes)); err != nil {
+		if err = p.share(ctx, ctl, 2*slices.Max(req.Sizes)); err == nil && ctl.Rank() != 0 {
+			err = p.serve()
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -198,6 +202,20 @@ func (p *railsPair) share(ctx context.Context, ctl Control, n int) error {
 	if err == nil {
 		p.key, err = rma.ParseKey(theirs)
 	}
+	return err
+}
+
+// Tags of the messages of recv: rank 0 asks for one of so many bytes, and gets it.
+const railsAsk, railsData = 1, 2
+
+// serve answers the messages of recv. The engine's end ends it.
+func (p *railsPair) serve() error {
+	_, err := p.eng.Handle(railsAsk, func(_ rma.Envelope, parts [][]byte) {
+		var n [8]byte
+		if copy(n[:], slices.Concat(parts...)); binary.LittleEndian.Uint64(n[:]) <= uint64(len(p.mem.Bytes())) {
+			p.eng.Peer(0).SendBuffer(railsData, p.mem.Slice(0, int(binary.LittleEndian.Uint64(n[:])))).Forget()
+		}
+	})
 	return err
 }
 
@@ -257,7 +275,7 @@ func (r *RailsRequest) point(ctx context.Context, pairs []*railsPair, op string,
 		}
 	}
 	s := pairs[0].eng.Peer(1).Stats()
-	moved := s.PutBytes + s.GetBytes
+	moved := s.PutBytes + s.GetBytes + s.RecvBytes
 	was := others(pairs[0])
 	for round := range r.Rounds {
 		for i := range pairs {
@@ -271,7 +289,7 @@ func (r *RailsRequest) point(ctx context.Context, pairs []*railsPair, op string,
 	}
 	s = pairs[0].eng.Peer(1).Stats()
 	is := others(pairs[0])
-	res.Divided = (is - was) / float64(max(s.PutBytes+s.GetBytes-moved, 1))
+	res.Divided = (is - was) / float64(max(s.PutBytes+s.GetBytes+s.RecvBytes-moved, 1))
 	res.MBs = Median(took[0])
 	sum := 0.0
 	for _, v := range took[1:] {
@@ -298,9 +316,13 @@ func (p *railsPair) stream(ctx context.Context, op string, n, window, count int,
 			p.reqs = append(p.reqs[:0], p.reqs[1:]...)
 		}
 		at := done % 2 * n
-		if op == "get" {
+		switch op {
+		case "get":
 			p.reqs = append(p.reqs, peer.Get(p.mem.Slice(at, n), p.key.At(at)))
-		} else {
+		case "recv":
+			p.reqs = append(p.reqs, peer.RecvBuffer(railsData, p.mem.Slice(at, n)).Request)
+			peer.SendTag(railsAsk, binary.LittleEndian.AppendUint64(nil, uint64(n))).Forget()
+		default:
 			p.reqs = append(p.reqs, peer.Put(p.key.At(at), p.mem.Slice(at, n)))
 		}
 		done++

@@ -27,7 +27,7 @@ func TestRails(t *testing.T) {
 	err := MeasureRails(ctx, a, req, func(r RailsResult) error { rs = append(rs, r); return nil })
 	require.NoError(t, err)
 	require.NoError(t, <-other)
-	require.Len(t, rs, 4)
+	require.Len(t, rs, 6)
 	for _, r := range rs {
 		require.Equal(t, RailsWhat, r.What)
 		require.Len(t, r.Alone, 2)

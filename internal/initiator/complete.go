@@ -105,7 +105,9 @@ func (o *Op) end() {
 		o.more.user.unstage(o)
 	}
 	q.flushes.open--
-	q.counts.count(o)
+	if o.more == nil || !o.more.apart {
+		q.counts.count(o)
+	}
 	if q.flushes.list.head == nil {
 		o.Finish()
 		return

@@ -122,6 +122,9 @@ func (o *Op) Cursor() *onesided.Cursor { return &o.extend().cur }
 // is complete.
 func (o *Op) Memory(mem []byte) { o.extend().user.mem = mem }
 
+// Apart leaves o, which has Memory, out of Queue.Counts.
+func (o *Op) Apart() { o.more.apart = true }
+
 // Emulate sets the function of an Emulated atomic.
 func (o *Op) Emulate(rmw onesided.RMW) { o.extend().rmw = rmw }
 

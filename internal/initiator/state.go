@@ -96,7 +96,8 @@ type extra struct {
 	acc      accumulate
 	grouped
 	divided
-	whole *Op // this is a piece of
+	whole *Op  // this is a piece of
+	apart bool // not counted
 }
 
 // phase is the progress of an operation of several steps.

@@ -76,6 +76,10 @@ type Options struct {
 	From   int
 	Shared *Shared
 
+	// Rails reads long messages over several connections with the peer, if the peer has its own as
+	// well. Nil: there is one.
+	Rails Rails
+
 	// Learn is the number of messages sent alone between two that are timed to find out
 	// whether the link still matches Params; a planned backlog counts for four. The results
 	// correct later plans. See DefaultLearn. Zero means never. It has no effect under a
@@ -124,6 +128,7 @@ func (o Options) effective(link string) Options {
 	o.Rendezvous.Messages = cmp.Or(o.Rendezvous.Messages, 64)
 	o.Rendezvous.Regions = cmp.Or(o.Rendezvous.Regions, 64)
 	o.Rendezvous.Ring.Depth = cmp.Or(o.Rendezvous.Ring.Depth, o.Ring.Depth)
+	o.Rendezvous.Rails = o.Rails != nil
 	if o.Params == nil {
 		guess := sampling.Defaults(link)
 		o.Params = &guess

@@ -31,6 +31,8 @@ type Out struct {
 	pos  uint64 // ring position behind which the link has read Data
 	pin  pin
 	want rdv.ID // the advertised receive that it is written to
+
+	rails *railPins // registrations for further connections
 }
 
 // Recycle clears the fields that the caller has set, except Done.
@@ -65,6 +67,40 @@ func (o *Out) source(p *Pins) (fabric.SGE, error) {
 		lkey = o.pin.lkey
 	}
 	return fabric.NewSGE(o.Data, lkey), nil
+}
+
+// railKeys returns the keys of the memory of o, registered, on further connections, or nil if there are none.
+func (o *Out) railKeys(r Rails) *rdv.RailKeys {
+	if o.rails == nil {
+		o.rails = &railPins{}
+		for i := 1; i < rdv.MaxRails; i++ {
+			p := r.Pins(i)
+			if p == nil {
+				continue
+			}
+			x, err := p.take(o.Data, sourceRights)
+			if err != nil {
+				continue // the peer uses the others
+			}
+			k := &o.rails.keys
+			o.rails.pins[i], k.RKeys[i] = x, x.rkey
+			k.Has |= 1 << i
+		}
+	}
+	if o.rails.keys.Has == 0 {
+		return nil
+	}
+	return &o.rails.keys
+}
+
+// releaseRails releases what railKeys has registered.
+func (o *Out) releaseRails(r Rails) {
+	for i := range o.rails.pins {
+		if x := &o.rails.pins[i]; x.held {
+			r.Pins(i).release(x)
+		}
+	}
+	o.rails = nil
 }
 
 // outQueue is a list of messages, oldest first.

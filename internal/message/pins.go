@@ -7,6 +7,8 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/mr"
+	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/scatter"
 )
 
 // DefaultPinned is the number of bytes that Pins keeps registered by default. Why not
@@ -145,6 +147,23 @@ func (p *Pins) release(x *pin) {
 		_ = p.cache.Release(x.lease)
 	}
 	*x = pin{}
+}
+
+// Rails are several connections with the peer, numbered as both sides do. The owner of the links
+// calls their methods.
+type Rails interface {
+	// Pins returns what registers memory for connection i, from 1, or nil if there is none.
+	Pins(i int) *Pins
+
+	// Read reads the len(dst) bytes at src, whose keys on further connections are keys, and then calls done.
+	// Until then dst belongs to it.
+	Read(dst []byte, src scatter.Region, keys rdv.RailKeys, done func(error))
+}
+
+// railPins is the memory of a message, registered for further connections.
+type railPins struct {
+	pins [rdv.MaxRails]pin
+	keys rdv.RailKeys
 }
 
 // Pin is application memory that Pins holds registered for an operation that is not a

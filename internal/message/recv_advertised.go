@@ -45,9 +45,10 @@ type written struct {
 // large as a message that is announced. One that uses messages in place may not: it accepts
 // longer messages from the ring than its buffer, and the peer would not know. Memory that
 // the caller has registered is not registered a second time, and memory that would not be
-// kept registered afterwards is not registered before the message is known.
+// kept registered afterwards is not registered before the message is known. What may be read over
+// several connections is not written over one.
 func (a *advertised) watch(in *In) {
-	if !in.Remote && (in.Registered || int64(len(in.Buf)) > a.pins.most) {
+	if !in.Remote && (in.Registered || int64(len(in.Buf)) > a.pins.most) || a.railed(len(in.Buf)) {
 		return
 	}
 	if a.large(in) && in.Use == nil && uint64(len(in.Buf)) <= math.MaxUint32 {

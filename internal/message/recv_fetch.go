@@ -3,6 +3,7 @@ package message
 import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/rdv"
+	"github.com/seed33544411/rma/scatter"
 )
 
 // recvHandler receives the calls of the rendezvous channel for a receiver.
@@ -182,4 +183,15 @@ func (r *receiver) ended(in *In, tag uint32, n int, err error) {
 		return
 	}
 	r.received(in, tag, n, err)
+}
+
+// ReadRails implements rdv.RailReader.
+func (h *recvHandler) ReadRails(m rdv.Handle, src scatter.Region, keys rdv.RailKeys) bool {
+	r := (*receiver)(h)
+	in := r.fetching[m]
+	if in == nil || src.Len < railsFrom {
+		return false
+	}
+	r.opt.Rails.Read(in.Buf[:in.size], src, keys, func(err error) { r.rendezvous.Fetched(m, err) })
+	return true
 }

@@ -39,7 +39,7 @@ func (s *sender) announce() (stop uint64, all bool) {
 				continue
 			}
 			o := s.batch.first[i]
-			if head != nil && (o.Tag != head.Tag || o.Sync || head.Sync) {
+			if head != nil && (o.Tag != head.Tag || o.Sync || head.Sync || s.railed(len(o.Data)) || s.railed(len(head.Data))) {
 				break // a descriptor ends when all its messages have been fetched
 			}
 			if err := s.describe(o); err != nil {
@@ -64,7 +64,11 @@ func (s *sender) announce() (stop uint64, all bool) {
 			continue
 		}
 		token := s.groups.put(head)
-		_, res, err := s.rendezvous.Send(d, head.Tag, token)
+		var keys *rdv.RailKeys
+		if s.railed(len(head.Data)) {
+			keys = head.railKeys(s.opt.Rails)
+		}
+		_, res, err := s.rendezvous.SendRails(d, keys, head.Tag, token)
 		if err != nil || res != rdv.Accepted {
 			s.groups.take(token)
 			if err != nil {

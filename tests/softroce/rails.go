@@ -35,7 +35,7 @@ func parseRails(args []string) (railsOptions, error) {
 	fs.StringVar(&o.sum, "sum", "32M", "the sum of both rates, in bytes a second: below what the machine can move")
 	fs.StringVar(&o.fabrics, "fabrics", "verbs,tcp", "verbs, tcp")
 	fs.StringVar(&o.sizes, "sizes", "4K,16K,64K,256K,1M,4M,16M", "sizes")
-	fs.StringVar(&o.ops, "ops", "put,get", "put, get")
+	fs.StringVar(&o.ops, "ops", "put,get,recv", "put, get, recv")
 	fs.IntVar(&o.rounds, "rounds", 3, "number of repetitions")
 	fs.IntVar(&o.window, "window", 4, "operations in flight")
 	fs.DurationVar(&o.time, "time", 200*time.Millisecond, "time of a series")
