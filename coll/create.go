@@ -383,7 +383,7 @@ func (t *Team) Shrink(ctx context.Context) (*Team, error) {
 			}
 		}
 		s.unlock()
-		n, err := New(ctx, s.eng, alive, shrunk(t.t.name))
+		n, err := New(ctx, s.eng, alive, shrunk(t.t))
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return n, err
@@ -400,5 +400,9 @@ func (t *Team) Shrink(ctx context.Context) (*Team, error) {
 	}
 }
 
-// shrunk is the name of the team of the ranks of a team that live.
-func shrunk(name string) string { return name[:min(len(name), maxName-1)] + "-" }
+// shrunk is the name of the team of the ranks of a team that live. Other teams may have the name of t, as those of
+// Split have, but none has the same number on the same rank.
+func shrunk(t *team) string {
+	id := fmt.Sprintf("-%d.%d", t.ranks[0], t.numbers[0])
+	return t.name[:min(len(t.name), maxName-len(id))] + id
+}

@@ -248,6 +248,41 @@ func TestRankIsLost(t *testing.T) {
 	})
 }
 
+// Teams of one name are shrunk at the same time.
+func TestShrinkTwo(t *testing.T) {
+	es := job(t, 4, "shm")
+	ctx := testutil.Context(t, testutil.Limit)
+	each(t, worlds(t, es), func(r int, world *Team) error {
+		var both [2]*Team
+		for i := range both {
+			var err error
+			if both[i], err = world.Split(ctx, 0, r); err != nil {
+				return err
+			}
+		}
+		if err := Barrier(ctx, world); err != nil {
+			return err
+		}
+		if r == 2 {
+			return es[2].Close()
+		}
+		var g errgroup.Group
+		for i, team := range both {
+			g.Go(func() error {
+				if err := Barrier(ctx, team); !errors.Is(err, ErrRevoked) {
+					return fmt.Errorf("without rank 2: %v", err)
+				}
+				rest, err := team.Shrink(ctx)
+				if err != nil {
+					return err
+				}
+				return conform(ctx, rest, i, 5, 1)
+			})
+		}
+		return g.Wait()
+	})
+}
+
 // A rank that leaves when its part is complete fails no operation of the others, as long as
 // they need no message of it.
 func TestRankLeaves(t *testing.T) {
