@@ -134,8 +134,11 @@ func (s *service) releaseArea(n int) { s.areas.Add(int64(-n)) }
 func (s *service) reserve(name string) *team {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.teams[s.next] != nil { // the numbers of teams that were closed are used again, the oldest first
+		s.next = s.next%lowBits + 1
+	}
 	t := s.newTeam(s.next, name)
-	s.next++
+	s.next = s.next%lowBits + 1
 	s.teams[t.number] = t
 	if s.err != nil {
 		t.err = s.err
@@ -178,7 +181,9 @@ func (s *service) complete(t *team, ranks []int, numbers []uint32) (*Team, error
 func (s *service) forget(t *team) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.teams, t.number)
+	if s.teams[t.number] == t { // closed again, it may be another one's
+		delete(s.teams, t.number)
+	}
 }
 
 func (s *service) close() {

@@ -283,6 +283,45 @@ func TestShrinkTwo(t *testing.T) {
 	})
 }
 
+// The numbers of teams do not end, and no two teams have one.
+func TestTeamNumbers(t *testing.T) {
+	es := job(t, 2, "shm")
+	ctx := testutil.Context(t, testutil.Limit)
+	each(t, worlds(t, es), func(r int, world *Team) error {
+		s := world.t.s
+		first, err := world.Split(ctx, 0, r)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.next = lowBits - uint32(r)
+		s.mu.Unlock()
+		kept := []*Team{first}
+		for i := range 4 {
+			sub, err := kept[i].Split(ctx, 0, r)
+			if err != nil {
+				return err
+			}
+			kept = append(kept, sub)
+		}
+		two, err := New(ctx, es[r], []int{0, 1}, "two")
+		if err != nil {
+			return err
+		}
+		for _, team := range append(kept, two, world) {
+			if err := conform(ctx, team, 1, 3, 1); err != nil {
+				return err
+			}
+		}
+		for _, i := range []int{2, 0, 4, 1, 3} { // in another order than they were made
+			if err := kept[i].Close(); err != nil {
+				return err
+			}
+		}
+		return conform(ctx, two, 0, 3, 1)
+	})
+}
+
 // A rank that leaves when its part is complete fails no operation of the others, as long as
 // they need no message of it.
 func TestRankLeaves(t *testing.T) {
