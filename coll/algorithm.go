@@ -125,7 +125,7 @@ var (
 		kindAllgather:      {algDissemination, algRing, algLinear, algFlags, algShared, algSingle, algHierarchy},
 		kindAllgatherv:     {algLinear, algRing, algHierarchy},
 		kindAlltoall:       {algDissemination, algLinear, algFlags, algShared, algSingle, algHierarchy},
-		kindAlltoallv:      {algLinear},
+		kindAlltoallv:      {algLinear, algHierarchy},
 		kindScan:           {algDissemination, algHierarchy},
 		kindExscan:         {algDissemination, algHierarchy},
 	}

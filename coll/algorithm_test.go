@@ -183,7 +183,7 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 		copy(r.mem(s.to), r.mem(s.base))
 		r.fold(r.mem(s.to), r.mem(s.from), s.lower)
 		r.state[i] = 3
-	case s.kind == stepWrap || s.kind == stepPack || s.kind == stepOpen:
+	case s.kind == stepWrap || s.kind == stepPack || s.kind == stepPick || s.kind == stepOpen:
 		expects, is := record(s, r.plan.most, r.mem)
 		require.Equal(t, expects, is)
 		r.state[i] = 3
@@ -213,11 +213,11 @@ func TestAlgorithms(t *testing.T) {
 						}
 						switch {
 						case n == inlineMax/8: // some blocks are longer, some are not
-							if alg != algHierarchy || k != kindAllgatherv && !k.records() {
+							if alg != algHierarchy || k != kindAllgatherv && k.records() == 0 {
 								continue
 							}
-							if k.records() {
-								n = recordMax / 16
+							if k.records() > 0 {
+								n = k.records() / 8
 							}
 						case n == 40000: // several pieces
 							if alg != algHierarchy && alg != algCirculant || p != 3 && p != 6 {
@@ -255,7 +255,7 @@ func TestAlgorithms(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, tried, 88, "algorithms of operations")
+	require.Len(t, tried, 89, "algorithms of operations")
 }
 
 // divisions returns divisions of p ranks among hosts: in halves, by turns, of different sizes, and
@@ -288,7 +288,7 @@ func plus(dst, src []affine) {
 func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op Op[affine], on *hosts) {
 	seed := g.Uint64()
 	inPlace, meet := g.IntN(2) == 0, g.IntN(4) == 0
-	most := [...]int{0, 40, recordMax}[g.IntN(3)] // of a block in a record
+	most := min(k.records(), [...]int{0, 40, recordMax}[g.IntN(3)]) // of a block in a record
 	combine := op().combine
 	m := &machine{g: g, mail: map[[3]int32][]byte{}, told: map[[2]int32]uint32{}, shown: map[[2]int32][2]uint64{}}
 	areas := make([][]byte, p)

@@ -130,9 +130,7 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 		}
 	}
 	as := available(pr.call, boards, t.hosts.serves(pr.call))
-	if pr.most = 0; pr.kind.records() {
-		pr.most = recordMax
-	}
+	pr.most = pr.kind.records()
 	if slices.Contains(as, forced) {
 		return forced, true
 	}
@@ -140,7 +138,7 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 		return as[0], true
 	}
 	if pr.team > maxPredicted {
-		return bySize(pr, as), true
+		return bySize(pr, as, t.hosts), true
 	}
 	n := int(pr.count)
 	switch pr.kind { // all ranks know the mean length of a block
@@ -165,8 +163,8 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 	c := pr.call
 	c.size, c.root = 1, 0
 	var best answer
-	if pr.kind.records() {
-		best = f.packing(c, as, pr.team)
+	if pr.most > 0 {
+		best = f.packing(c, pr.team)
 	} else {
 		best.alg = f.estimates(c, as, pr.team, bytesOfClass(q.class))[0].alg
 	}
@@ -198,8 +196,8 @@ func class(n int) int {
 func bytesOfClass(c int) int { return max(8, (4+c%4)<<(c/4)) }
 
 // bySize chooses for large teams.
-func bySize(pr *problem, as []algorithm) algorithm {
-	if slices.Contains(as, algHierarchy) {
+func bySize(pr *problem, as []algorithm, on *hosts) algorithm {
+	if slices.Contains(as, algHierarchy) && on.haveRoom(pr.call) {
 		return algHierarchy
 	}
 	bytes := int(pr.count) * int(pr.size)

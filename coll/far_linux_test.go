@@ -117,7 +117,7 @@ func (f *farTeam) settle(ctx context.Context, e *rma.Engine) error {
 
 // conform checks all operations, by the automatic choice and by hierarchy.
 func (f *farTeam) conform(ctx context.Context, team *Team) error {
-	for _, force := range []string{"", "barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy,allgatherv=hierarchy,reducescatterv=hierarchy,scan=hierarchy,exscan=hierarchy,gatherv=hierarchy,scatterv=hierarchy"} {
+	for _, force := range []string{"", "barrier=hierarchy,bcast=hierarchy,reduce=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,alltoall=hierarchy,allgatherv=hierarchy,reducescatterv=hierarchy,scan=hierarchy,exscan=hierarchy,gatherv=hierarchy,scatterv=hierarchy,alltoallv=hierarchy"} {
 		if err := team.Force(force); err != nil {
 			return err
 		}
@@ -166,7 +166,9 @@ func (f *farTeam) measure(ctx context.Context, team *Team) ([]farTimes, error) {
 				case "allgather":
 					err = Allgather(ctx, team, buf, all[:len(buf)*team.Size()])
 				case "gatherv":
-					err = Gatherv(ctx, team, 0, mine(team.Rank()), blocks)
+					if err = Gatherv(ctx, team, 0, mine(team.Rank()), blocks); err == nil {
+						err = Barrier(ctx, team)
+					}
 				case "scatterv": // as bcast
 					if err = Scatterv(ctx, team, 0, blocks, mine(team.Rank())); err == nil {
 						err = Barrier(ctx, team)

@@ -64,9 +64,6 @@ func (k kind) rooted() bool {
 	return false
 }
 
-// records reports whether what passes a leader consists of records: it knows few lengths.
-func (k kind) records() bool { return k == kindGatherv || k == kindScatterv }
-
 // meets reports whether no rank completes the operation before all have started it.
 func (k kind) meets() bool {
 	switch k {

@@ -59,10 +59,31 @@ func (h *hosts) serves(c call) bool {
 		return h.adjacent // the ranks below are those of whole hosts, and of this one
 	case kindGather, kindScatter, kindAlltoall:
 		return c.count*uint64(c.size) < packLimit
-	case kindGatherv, kindScatterv:
-		return c.count*uint64(c.size) <= recordMax // only a prediction has a count
+	case kindGatherv, kindScatterv, kindAlltoallv:
+		return c.count*uint64(c.size) <= uint64(c.kind.records()) // only a prediction has a count
 	}
 	return true
+}
+
+// maxPacks bounds the temporary memory of a leader in an exchange of all with all by a team for which no time is
+// predicted, in bytes.
+const maxPacks = 64 << 20
+
+// haveRoom reports whether a leader has as much memory as it needs: for what each rank of a host sends to, and receives
+// from, all others.
+func (h *hosts) haveRoom(c call) bool {
+	n := 0
+	switch c.kind {
+	case kindAlltoall:
+		n = int(c.count) * int(c.size)
+	case kindAlltoallv:
+		n = recordHead + recordMaxAll
+	}
+	most := 0
+	for _, ranks := range h.ranks {
+		most = max(most, len(ranks))
+	}
+	return 2*n*most*len(h.of) <= maxPacks
 }
 
 // guide returns the first rank that is not alone on its host.
@@ -126,6 +147,9 @@ func (l *levels) perform(pr *problem) {
 		l.gatherv(int(pr.root), pr.send[0], pr.recv)
 	case kindScatterv:
 		l.scatterv(int(pr.root), pr.send, pr.recv[0])
+	case kindAlltoallv:
+		send, after := aside(l.builder, pr.send, pr.recv)
+		l.alltoallv(send, pr.recv, after)
 	case kindAllgather, kindAllgatherv:
 		l.allgather(pr.recv, l.copy(pr.recv[pr.rank], pr.send[0]))
 	case kindScan, kindExscan:

@@ -35,6 +35,33 @@ func TestDivide(t *testing.T) {
 	require.Equal(t, packLimit, bytesOfClass(class(packLimit)))
 }
 
+// Leaders of large teams do not need any amount of memory.
+func TestHaveRoom(t *testing.T) {
+	team := &team{s: &service{}}
+	for _, x := range []struct {
+		ranks, hosts, bytes int
+		kind                kind
+		want                algorithm
+	}{
+		{128, 2, 8, kindAlltoall, algHierarchy},
+		{128, 2, packLimit - 1, kindAlltoall, algLinear},
+		{1024, 32, 8, kindAlltoall, algHierarchy},
+		{1024, 4, 4 << 10, kindAlltoall, algDissemination},
+		{1024, 32, 0, kindAlltoallv, algHierarchy},
+		{4096, 32, 0, kindAlltoallv, algLinear},
+		{4096, 32, 8, kindGather, algHierarchy},
+	} {
+		numbers := make([]int, x.ranks)
+		for r := range numbers {
+			numbers[r] = r * x.hosts / x.ranks
+		}
+		team.hosts = divide(numbers)
+		a, ok := team.chooseBy(nil, &problem{call: call{kind: x.kind, size: 1, count: uint64(x.bytes)}, team: x.ranks}, 0)
+		require.True(t, ok)
+		require.Equal(t, x.want, a, "%v of %d bytes by %d ranks on %d hosts", x.kind, x.bytes, x.ranks, x.hosts)
+	}
+}
+
 // crossings returns the messages, and their bytes, that each host sends to others in an
 // operation.
 func crossings(c call, h *hosts) (messages, bytes []int) {
@@ -120,6 +147,7 @@ func TestCrossings(t *testing.T) {
 				}
 				return 0
 			},
+			kindAlltoallv: func(from, to int) int { return record * size[from] * size[to] },
 			kindGatherv: func(from, to int) int {
 				if to == at {
 					return record * size[from]
@@ -241,7 +269,7 @@ func TestHosts(t *testing.T) {
 		require.NoError(t, err)
 		by[alg] = true
 		require.True(t, slices.ContainsFunc(ps, func(p Prediction) bool { return p.Algorithm == "hierarchy" }), "%v", ps)
-		require.NoError(t, team.Force("bcast=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,reducescatterv=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,allgatherv=hierarchy,alltoall=hierarchy,gatherv=hierarchy,scatterv=hierarchy"))
+		require.NoError(t, team.Force("bcast=hierarchy,allreduce=hierarchy,reducescatter=hierarchy,reducescatterv=hierarchy,gather=hierarchy,scatter=hierarchy,allgather=hierarchy,allgatherv=hierarchy,alltoall=hierarchy,gatherv=hierarchy,scatterv=hierarchy,alltoallv=hierarchy"))
 	}
 	require.Len(t, by, 1, "all choose alike")
 	for _, n := range []int{0, 1, 3000, 200_000} {

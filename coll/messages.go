@@ -564,37 +564,29 @@ func (b *builder) exchange(blocks []mem, first int32) []int32 {
 // window is the number of messages that a rank has in flight in an exchange of all with all.
 const window = 8
 
-func (b *builder) alltoall(alg algorithm, send, recv []mem) {
-	after := none // the step after which send may be read, and recv be written
-	p := b.size
-	if p > 1 && send[0] == recv[0] && send[1] == recv[1] { // in place
-		from := slices.Clone(send)
-		var copied []int32
-		for i, m := range send {
-			from[i] = b.temp(m.n)
-			copied = append(copied, b.copy(from[i], m))
-		}
-		send, after = from, b.join(copied...)
+// aside copies the blocks to send of an exchange that is in place. It returns where they are, and the step after
+// which they may be read, and recv be written.
+func aside(b *builder, send, recv []mem) (from []mem, after int32) {
+	if b.size == 1 || send[0] != recv[0] || send[1] != recv[1] {
+		return send, none
 	}
-	if alg == algHierarchy {
+	copied := make([]int32, len(send))
+	for i, m := range send {
+		from = append(from, b.temp(m.n))
+		copied[i] = b.copy(from[i], m)
+	}
+	return from, b.join(copied...)
+}
+
+func (b *builder) alltoall(alg algorithm, send, recv []mem) {
+	p := b.size
+	send, after := aside(b, send, recv)
+	switch {
+	case alg == algHierarchy:
 		b.levels.alltoall(send, recv, after)
 		return
-	}
-	if alg.linear(p) {
-		sent := make([]int32, p)
-		before := after
-		for s := 1; s < p; s++ {
-			to := (b.rank + s) % p
-			if s > window {
-				before = b.join(sent[s-window], after)
-			}
-			sent[s] = b.send(to, send[to], before)
-		}
-		for s := 1; s < p; s++ {
-			from := (b.rank - s + p) % p
-			b.recv(from, recv[from], after)
-		}
-		b.copy(recv[b.rank], send[b.rank], after)
+	case alg.linear(p):
+		pairs(b, send, recv, after, func(int, mem) bool { return true })
 		return
 	}
 	// Bruck et al. 1997: block i has i ranks to go; in round k those with bit k in i go 2^k.
@@ -625,6 +617,30 @@ func (b *builder) alltoall(alg algorithm, send, recv []mem) {
 	for i := range all {
 		b.copy(recv[(b.rank-i+p)%p], all[i], have[i])
 	}
+}
+
+// pairs copies this rank's own block, and sends the blocks for others, and receives theirs, for which
+// direct is true. Memory may be used after the step after.
+func pairs(b *builder, send, recv []mem, after int32, direct func(r int, m mem) bool) {
+	p := b.size
+	sent := make([]int32, 0, p)
+	before := after
+	for s := 1; s < p; s++ {
+		to := (b.rank + s) % p
+		if !direct(to, send[to]) {
+			continue
+		}
+		if n := len(sent); n >= window {
+			before = b.join(sent[n-window], after)
+		}
+		sent = append(sent, b.send(to, send[to], before))
+	}
+	for s := 1; s < p; s++ {
+		if from := (b.rank - s + p) % p; direct(from, recv[from]) {
+			b.recv(from, recv[from], after)
+		}
+	}
+	b.copy(recv[b.rank], send[b.rank], after)
 }
 
 // scan combines the data of this rank, which is there after the step first, and of the ranks

@@ -537,14 +537,28 @@ func (f *figures) estimates(c call, as []algorithm, p, n int) []estimate {
 	return es
 }
 
+// packGain is the predicted gain from which blocks are packed: with less, 8 and 16 ranks on two processors were slower, of
+// which all but the leaders are done later than the root.
+const packGain = 0.1
+
 // packing chooses for an operation with records. Its blocks of at most so many bytes are packed: of blocks of
 // that size, and all smaller ones, an operation takes less time so.
-func (f *figures) packing(c call, as []algorithm, p int) answer {
-	best := answer{alg: as[0]}
-	for n := 8; n <= inlineMax && f.estimates(c, as, p, min(n, recordMax))[0].alg == algHierarchy; n *= 2 {
-		best = answer{algHierarchy, min(n, recordMax)}
+func (f *figures) packing(c call, p int) answer {
+	best := answer{alg: algLinear}
+	most := c.kind.records()
+	for n := 8; best.most < most && f.packs(c, p, min(n, most)); n *= 2 {
+		best = answer{algHierarchy, min(n, most)}
 	}
 	return best
+}
+
+// packs reports whether an operation with blocks of n bytes gains by records.
+func (f *figures) packs(c call, p, n int) bool {
+	time := func(a algorithm) float64 {
+		c.alg = a
+		return f.estimate(c, p, n)
+	}
+	return time(algHierarchy) <= (1-packGain)*time(algLinear)
 }
 
 // estimate predicts the time of a call by its algorithm. Many rounds by shared memory take the
@@ -574,7 +588,7 @@ func problemOf(c call, rank, p, n int, on *hosts) *problem {
 		}
 		return out
 	}
-	pr := &problem{call: c, rank: rank, team: p, hosts: on, inOrder: c.op == opFuncInOrder, most: n * size, send: []mem{{1, 0, n * size}}, recv: []mem{{2, 0, n * size}}}
+	pr := &problem{call: c, rank: rank, team: p, hosts: on, inOrder: c.op == opFuncInOrder, most: min(n*size, c.kind.records()), send: []mem{{1, 0, n * size}}, recv: []mem{{2, 0, n * size}}}
 	switch c.kind {
 	case kindReduceScatter, kindReduceScatterv, kindScatter, kindScatterv:
 		pr.send = blocks(1)
@@ -642,7 +656,7 @@ func (t *Team) Choice(op string, bytes int) (algorithm string, ps []Prediction, 
 	f := t.t.told.Load()
 	pr := problem{call: c, team: t.Size()}
 	if a, ok := t.t.chooseBy(f, &pr, t.ch.tag); ok {
-		if c.kind.records() && bytes > pr.most {
+		if c.kind.records() > 0 && bytes > pr.most {
 			a = algLinear // by which longer blocks go
 		}
 		algorithm = a.String()

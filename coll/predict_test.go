@@ -241,7 +241,7 @@ func TestPredictHosts(t *testing.T) {
 		}
 		require.Less(t, on(3)["hierarchy"], on(5)["hierarchy"], op)
 	}
-	for _, op := range []string{"gatherv", "scatterv"} { // the fewer the hosts, the more records at once
+	for _, op := range []string{"gatherv", "scatterv", "alltoallv"} { // the fewer the hosts, the more records at once
 		on := func(n, hosts int) string {
 			ps, err := PredictHosts(&near, true, &far, op, n, 48, hosts)
 			require.NoError(t, err)

@@ -19,7 +19,7 @@ func byRecords(t *testing.T) ([]*rma.Engine, []*Team) {
 	es := hostJob(t, 4, func(r int) string { return fmt.Sprint("host ", r%2) })
 	ts := worlds(t, es)
 	for _, team := range ts {
-		require.NoError(t, team.Force("gatherv=hierarchy,scatterv=hierarchy,barrier=hierarchy"))
+		require.NoError(t, team.Force("gatherv=hierarchy,scatterv=hierarchy,alltoallv=hierarchy,barrier=hierarchy"))
 	}
 	return es, ts
 }
@@ -37,7 +37,7 @@ func TestRecordsOfAnotherLength(t *testing.T) {
 		"not directly":  {[4]int{1, 2, 3, 4}, [4]int{1, 2, 3, far}},
 		"both directly": {[4]int{1, 2, 3, far}, [4]int{1, 2, 3, far + 1}},
 	} {
-		for _, k := range []kind{kindGatherv, kindScatterv} {
+		for _, k := range []kind{kindGatherv, kindScatterv, kindAlltoallv} {
 			t.Run(fmt.Sprint(k, " ", name), func(t *testing.T) {
 				t.Parallel()
 				_, ts := byRecords(t)
@@ -47,10 +47,17 @@ func TestRecordsOfAnotherLength(t *testing.T) {
 					for r, n := range x.root {
 						all[r] = make([]int64, n)
 					}
-					if k == kindGatherv {
+					switch k {
+					case kindGatherv:
 						err = Gatherv(ctx, team, 0, mine, all)
-					} else {
+					case kindScatterv:
 						err = Scatterv(ctx, team, 0, all, mine)
+					default: // all but 0 receive from 0, and it from them
+						send, recv := [][]int64{mine, {}, {}, {}}, [][]int64{mine, {}, {}, {}}
+						if r == 0 {
+							send, recv = all, all
+						}
+						err = Alltoallv(ctx, team, send, recv)
 					}
 					if err == nil {
 						err = Barrier(ctx, team)
@@ -153,7 +160,7 @@ func TestPacking(t *testing.T) {
 	f := figuresOf(&far, false, memoryRates{})
 	f.hosts, f.near = h, costsOf(&near, true, memoryRates{})
 	team := &team{s: &service{}, hosts: h}
-	for _, k := range []kind{kindGatherv, kindScatterv} {
+	for _, k := range []kind{kindGatherv, kindScatterv, kindAlltoallv} {
 		pr := &problem{call: call{kind: k, size: 8}, team: len(numbers)}
 		_, ok := team.chooseBy(nil, pr, 0)
 		require.False(t, ok, "by figures")
@@ -163,10 +170,9 @@ func TestPacking(t *testing.T) {
 		require.Positive(t, pr.most)
 		most := pr.most
 		c := call{kind: k, size: 1}
-		as := []algorithm{algLinear, algHierarchy}
-		require.Equal(t, algHierarchy, f.estimates(c, as, len(numbers), most)[0].alg)
-		if most < recordMax {
-			require.Equal(t, algLinear, f.estimates(c, as, len(numbers), 2*most)[0].alg)
+		require.True(t, f.packs(c, len(numbers), most))
+		if most < k.records() {
+			require.False(t, f.packs(c, len(numbers), 2*most))
 		}
 		pr.most = 0
 		_, _ = team.chooseBy(f, pr, 0)
@@ -174,7 +180,7 @@ func TestPacking(t *testing.T) {
 		force := map[kind]algorithm{k: algHierarchy}
 		team.force.Store(&force)
 		_, _ = team.chooseBy(f, pr, 0)
-		require.Equal(t, recordMax, pr.most)
+		require.Equal(t, k.records(), pr.most)
 		team.force.Store(nil)
 	}
 }

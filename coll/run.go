@@ -242,7 +242,7 @@ func (o *operation) run(i int32) {
 	case stepFold:
 		o.combine(s, 0, o.mem(s.from))
 		o.done(i)
-	case stepWrap, stepPack, stepOpen:
+	case stepWrap, stepPack, stepPick, stepOpen:
 		if expects, is := record(s, o.plan.most, o.mem); expects != is {
 			o.t.refuse(int(s.peer), o.call, &header{call: o.call, bytes: is}, expects)
 			return

@@ -55,7 +55,8 @@ const (
 	stepWait                 // until peer has told slot or more
 	stepRead                 // to becomes memory of peer's call, which it has shown
 	stepWrap                 // to becomes the record of from
-	stepPack                 // the records in the slots of to follow each other
+	stepPack                 // the records in the slots of to, first in each, follow each other
+	stepPick                 // to becomes records of from: first, and each slot behind it
 	stepOpen                 // to becomes the block of a record in from, which is peer's
 )
 
