@@ -121,12 +121,7 @@ func (s *ring) pull(buf []byte) (eager.Head, error) {
 
 // ping is rank 0's part of lat eager.
 func (s *ring) ping(p *point, rec *recorder) error {
-	n, err := s.pingPhase(p, rec, p.warmup(), 0)
-	if err == nil {
-		rec.reset()
-		_, err = s.pingPhase(p, rec, p.measure(), n)
-	}
-	if err != nil {
+	if err := p.phases(rec, func(bud budget, n uint64) (uint64, error) { return s.pingPhase(p, rec, bud, n) }); err != nil {
 		return err
 	}
 	return s.stop(p.epoch)
@@ -153,7 +148,7 @@ func (s *ring) pingPhase(p *point, rec *recorder, bud budget, n uint64) (uint64,
 		rec.add(now - last)
 		last = now
 		if p.Validate {
-			if err := s.verify(p, h, in, 1, n); err != nil {
+			if err := p.verify(in, h.Len, 1, n); err != nil {
 				return n, err
 			}
 		}
@@ -172,16 +167,6 @@ func (s *ring) reap() error {
 	}
 	_, err := s.Poll()
 	return err
-}
-
-func (s *ring) verify(p *point, h eager.Head, b []byte, rank int, n uint64) error {
-	if h.Len != p.size {
-		return fmt.Errorf("%w: %s eager of %d bytes: message %d has %d", ErrValidate, p.Test, p.size, n, h.Len)
-	}
-	if i := check(b, p.seed(rank, n)); i >= 0 {
-		return fmt.Errorf("%w: %s eager of %d bytes: message %d differs at byte %d", ErrValidate, p.Test, p.size, n, i)
-	}
-	return nil
 }
 
 // echo is rank 1's part of all tests of eager. It takes messages until rank 0 ends the
@@ -217,7 +202,7 @@ func (s *ring) echo(p *point) error {
 			n++
 			since++
 			if p.Validate && wrong == nil {
-				wrong = s.verify(p, h, in, 0, n)
+				wrong = p.verify(in, h.Len, 0, n)
 			}
 			if p.Test == Lat {
 				if p.Validate {

@@ -106,23 +106,32 @@ func (b *ball) throw(seq uint64) error {
 	return b.s.Post(b.wrs, 1)
 }
 
-// verify checks the payload that arrived from rank as message seq.
-func (b *ball) verify(p *point, rank int, seq uint64) error {
-	if i := check(b.s.in(b.payload), p.seed(rank, seq)); i >= 0 {
-		return fmt.Errorf("%w: %s %s of %d bytes: message %d differs at byte %d", ErrValidate, p.Test, p.Op, p.size, seq, i)
+// verify checks message n, of size bytes, that arrived from rank with the payload b.
+func (p *point) verify(b []byte, size, rank int, n uint64) error {
+	if size != p.size {
+		return fmt.Errorf("%w: %s %s of %d bytes: message %d has %d", ErrValidate, p.Test, p.Op, p.size, n, size)
+	}
+	if i := check(b, p.seed(rank, n)); i >= 0 {
+		return fmt.Errorf("%w: %s %s of %d bytes: message %d differs at byte %d", ErrValidate, p.Test, p.Op, p.size, n, i)
 	}
 	return nil
+}
+
+// phases runs phase for the warm-up, and then with new samples for the measurement. phase
+// runs until a budget is used up; n is the number of operations before it, then with it.
+func (p *point) phases(rec *recorder, phase func(bud budget, n uint64) (uint64, error)) error {
+	n, err := phase(p.warmup(), 0)
+	if err == nil {
+		rec.reset()
+		_, err = phase(p.measure(), n)
+	}
+	return err
 }
 
 // ping is rank 0's part of lat put.
 func (s *side) ping(p *point, rec *recorder) error {
 	b := newBall(s, p)
-	seq, err := s.pingPhase(p, b, rec, p.warmup(), 0)
-	if err == nil {
-		rec.reset()
-		_, err = s.pingPhase(p, b, rec, p.measure(), seq)
-	}
-	if err != nil {
+	if err := p.phases(rec, func(bud budget, n uint64) (uint64, error) { return s.pingPhase(p, b, rec, bud, n) }); err != nil {
 		return err
 	}
 	return s.stop(p.epoch)
@@ -149,7 +158,7 @@ func (s *side) pingPhase(p *point, b *ball, rec *recorder, bud budget, seq uint6
 		rec.add(now - last)
 		last = now
 		if p.Validate {
-			if err := b.verify(p, 1, seq); err != nil {
+			if err := p.verify(s.in(b.payload), p.size, 1, seq); err != nil {
 				return seq, err
 			}
 		}
@@ -178,7 +187,7 @@ func (s *side) pong(p *point) error {
 			}
 		}
 		if p.Validate {
-			if err := b.verify(p, 0, seq); err != nil && wrong == nil {
+			if err := p.verify(s.in(b.payload), p.size, 0, seq); err != nil && wrong == nil {
 				wrong = err
 			}
 			fill(s.out(b.payload), p.seed(1, seq))
@@ -216,12 +225,7 @@ func (s *side) roundTrip(p *point, rec *recorder) error {
 		w.Local = []fabric.SGE{s.sge(offResult, 8)}
 	}
 	wrs := []fabric.WR{w}
-	n, err := s.tripPhase(p, wrs, rec, p.warmup(), 0)
-	if err == nil {
-		rec.reset()
-		_, err = s.tripPhase(p, wrs, rec, p.measure(), n)
-	}
-	if err != nil {
+	if err := p.phases(rec, func(bud budget, n uint64) (uint64, error) { return s.tripPhase(p, wrs, rec, bud, n) }); err != nil {
 		return err
 	}
 	return s.stop(p.epoch)

@@ -1,10 +1,6 @@
 package bench
 
-import (
-	"fmt"
-
-	"github.com/seed33544411/rma/internal/cpu"
-)
+import "github.com/seed33544411/rma/internal/cpu"
 
 // Latency of messages: a ping-pong. An empty message ends a point: it matches the
 // receive that rank 1 has posted for the next message.
@@ -115,7 +111,7 @@ func (m *messages) pingPhase(p *point, rec *recorder, bud budget, n uint64) (uin
 		rec.add(now - last)
 		last = now
 		if p.Validate {
-			if err := m.verify(p, m.in(p.size), m.answer.size, 1, n); err != nil {
+			if err := p.verify(m.in(p.size), m.answer.size, 1, n); err != nil {
 				return n, err
 			}
 		}
@@ -124,16 +120,6 @@ func (m *messages) pingPhase(p *point, rec *recorder, bud budget, n uint64) (uin
 		}
 	}
 	return n, nil
-}
-
-func (m *messages) verify(p *point, b []byte, size, rank int, n uint64) error {
-	if size != p.size {
-		return fmt.Errorf("%w: %s send of %d bytes: message %d has %d", ErrValidate, p.Test, p.size, n, size)
-	}
-	if i := check(b, p.seed(rank, n)); i >= 0 {
-		return fmt.Errorf("%w: %s send of %d bytes: message %d differs at byte %d", ErrValidate, p.Test, p.size, n, i)
-	}
-	return nil
 }
 
 // pong is rank 1's part: it answers until an empty message arrives or rank 0 ends the
@@ -164,7 +150,7 @@ func (m *messages) pong(p *point) error {
 			return firstOf(wrong, m.answer.err)
 		}
 		if p.Validate {
-			if err := m.verify(p, m.in(p.size), m.answer.size, 0, n); err != nil && wrong == nil {
+			if err := p.verify(m.in(p.size), m.answer.size, 0, n); err != nil && wrong == nil {
 				wrong = err
 			}
 			fill(m.out(p.size), p.seed(1, n))

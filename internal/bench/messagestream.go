@@ -187,7 +187,7 @@ func (i *inSlot) Complete(_ uint32, n int, err error) {
 		b.over++ // it is not posted again
 		return
 	case b.p.Validate:
-		b.err = firstOf(b.err, b.m.verify(b.p, b.m.mem[i.at:i.at+b.p.size], n, 0, i.seq))
+		b.err = firstOf(b.err, b.p.verify(b.m.mem[i.at:i.at+b.p.size], n, 0, i.seq))
 	}
 	b.n++
 	b.post(i)

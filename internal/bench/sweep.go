@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -143,7 +142,7 @@ type Opener func(ctx context.Context, fabric string, depth int) (c Conn, done fu
 // sides if either fails. The garbage collector is off meanwhile.
 func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(Result) error) (err error) {
 	rank := ctl.Rank()
-	if req, err = agreeOn(ctx, ctl, req); err != nil {
+	if err = Share(ctx, ctl, &req, req.Check); err != nil {
 		return err
 	}
 	meter, err := newMeter(ctx, ctl)
@@ -240,33 +239,6 @@ func wrap(what string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", what, err)
-}
-
-// agreeOn sends the request to rank 1, which checks it.
-func agreeOn(ctx context.Context, ctl Control, req Request) (Request, error) {
-	var err error
-	if ctl.Rank() == 0 {
-		if err = req.Check(); err != nil {
-			return req, err
-		}
-		var b []byte
-		if b, err = json.Marshal(req); err != nil {
-			return req, err
-		}
-		if _, err = ctl.Exchange(ctx, b); err != nil {
-			return req, err
-		}
-	} else {
-		var b []byte
-		if b, err = ctl.Exchange(ctx, nil); err != nil {
-			return req, err
-		}
-		if err = json.Unmarshal(b, &req); err == nil {
-			err = req.Check()
-		}
-		err = wrap("request of rank 0", err)
-	}
-	return req, agree(ctx, ctl, err)
 }
 
 // point measures one point. Both ranks call it for the same point.
