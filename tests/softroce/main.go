@@ -98,8 +98,8 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 func cmdBuild(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("build", flag.ContinueOnError)
 	vm := fs.String("vm", "qemu", "qemu or uml")
-	if err := fs.Parse(args); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+	if err := parseFlags(fs, args); err != nil {
+		return err
 	}
 	c, err := openCache()
 	if err != nil {

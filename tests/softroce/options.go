@@ -52,6 +52,15 @@ func (o *Options) common(fs *flag.FlagSet) {
 	fs.Var((*listFlag)(&o.Env), "env", "`K=V` for the program, besides RMA_* and GO* (repeatable)")
 }
 
+// parseFlags parses args. All its errors but flag.ErrHelp are errUsage.
+func parseFlags(fs *flag.FlagSet, args []string) error {
+	err := fs.Parse(args)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		err = fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return err
+}
+
 // parseRun parses `run [flags] -- program args...`.
 func parseRun(args []string, stderr io.Writer) (Options, error) {
 	o := Options{}
@@ -65,11 +74,8 @@ func parseRun(args []string, stderr io.Writer) (Options, error) {
 	fs.StringVar(&o.Topology, "topology", "one", "one device, two devices across a veth pair, two such pairs (\"rails\"), or two guests (\"guests\")")
 	fs.StringVar(&o.Netem, "netem", "", "tc netem arguments for the wire, such as 'loss 1% delay 1ms'")
 	fs.DurationVar(&o.Timeout, "timeout", 300*time.Second, "time for everything, boot included")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return o, err
-		}
-		return o, fmt.Errorf("%w: %w", errUsage, err)
+	if err := parseFlags(fs, args); err != nil {
+		return o, err
 	}
 	o.Argv = fs.Args()
 	if len(o.Argv) == 0 {

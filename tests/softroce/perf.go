@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -32,11 +31,8 @@ func parsePerf(args []string, stderr io.Writer) (perfOptions, error) {
 	fs.StringVar(&o.Rmabench, "rmabench", "bin/rmabench", "our `program`; measured only if it is there")
 	fs.BoolVar(&o.Strict, "strict", false, "exit code 1 if a goal is missed")
 	fs.DurationVar(&o.Timeout, "timeout", 15*time.Minute, "time for everything")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return o, err
-		}
-		return o, fmt.Errorf("%w: %w", errUsage, err)
+	if err := parseFlags(fs, args); err != nil {
+		return o, err
 	}
 	if fs.NArg() > 0 {
 		return o, usagef("unexpected argument %q", fs.Arg(0))

@@ -4,11 +4,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -40,11 +38,8 @@ func parseRails(args []string) (railsOptions, error) {
 	fs.IntVar(&o.window, "window", 4, "operations in flight")
 	fs.DurationVar(&o.time, "time", 200*time.Millisecond, "time of a series")
 	fs.DurationVar(&o.Timeout, "timeout", time.Hour, "time for everything, boot included")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return o, err
-		}
-		return o, fmt.Errorf("%w: %w", errUsage, err)
+	if err := parseFlags(fs, args); err != nil {
+		return o, err
 	}
 	return o, o.check()
 }
@@ -60,21 +55,14 @@ func cmdRails(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return harnessFailure, err
 	}
-	s, err := openSession(ctx, o.Options)
-	if err != nil {
-		return harnessFailure, err
-	}
-	bin, remove, err := s.cache.newRun()
+	s, bin, remove, err := openBuilding(ctx, o.Options)
 	if err != nil {
 		return harnessFailure, err
 	}
 	defer remove()
 	bench := filepath.Join(bin, "rmabench")
-	build := exec.CommandContext(ctx, "go", "build", "-o", bench, "./cmd/rmabench")
-	build.Dir = root
-	ownGroup(build)
-	if out, err := build.CombinedOutput(); err != nil {
-		return harnessFailure, fmt.Errorf("build rmabench: %w\n%s", err, out)
+	if err := goTool(ctx, root, "build", "-o", bench, "./cmd/rmabench"); err != nil {
+		return harnessFailure, err
 	}
 	steps, err := o.steps(bench)
 	if err != nil {

@@ -65,6 +65,14 @@ func openSession(ctx context.Context, opt Options) (*session, error) {
 	return s, err
 }
 
+// openBuilding is openSession, with a directory for what is built for the run. remove deletes it.
+func openBuilding(ctx context.Context, opt Options) (s *session, bin string, remove func(), err error) {
+	if s, err = openSession(ctx, opt); err == nil {
+		bin, remove, err = s.cache.newRun()
+	}
+	return s, bin, remove, err
+}
+
 // plan returns the common part of all runs' plans. A relative working directory or output
 // directory is relative to the caller's.
 func (s *session) plan(topology, netem string, steps []Step) (Plan, error) {

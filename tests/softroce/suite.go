@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -47,11 +46,8 @@ func parseSuite(args []string, stderr io.Writer) (suiteOptions, error) {
 	fs.StringVar(&o.Run, "run", "", "only tests matching this, as go test -run")
 	fs.BoolVar(&o.Race, "race", false, "build the tests with the race detector")
 	fs.DurationVar(&o.Timeout, "timeout", 2*time.Hour, "time for each topology")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return o, err
-		}
-		return o, fmt.Errorf("%w: %w", errUsage, err)
+	if err := parseFlags(fs, args); err != nil {
+		return o, err
 	}
 	o.Pkgs = fs.Args()
 	for _, topo := range strings.Split(o.Topologies, ",") {
@@ -85,16 +81,12 @@ func cmdSuite(ctx context.Context, args []string) (int, error) {
 		return harnessFailure, err
 	}
 	o.Topology = "one"
-	s, err := openSession(ctx, o.Options)
-	if err != nil {
-		return harnessFailure, err
-	}
-	kernel := time.Since(start)
-	bin, remove, err := s.cache.newRun()
+	s, bin, remove, err := openBuilding(ctx, o.Options)
 	if err != nil {
 		return harnessFailure, err
 	}
 	defer remove()
+	kernel := time.Since(start)
 	if err := buildTests(ctx, root, bin, chosen, o.Race); err != nil {
 		return harnessFailure, err
 	}
@@ -234,12 +226,20 @@ func buildTests(ctx context.Context, root, bin string, chosen []target, race boo
 		if len(args) == none[i] {
 			continue
 		}
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir = root
-		ownGroup(cmd)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build what runs in the guest: %w\n%s", err, out)
+		if err := goTool(ctx, root, args...); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// goTool builds something that runs in the guest.
+func goTool(ctx context.Context, root string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = root
+	ownGroup(cmd)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build what runs in the guest: go %s: %w\n%s", args[0], err, out)
 	}
 	return nil
 }

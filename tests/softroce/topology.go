@@ -381,18 +381,13 @@ func (t *topology) crossed() (n int64) {
 
 // limit bounds the rate of each pair of the topology, in bytes a second.
 func (t *topology) limit(rates []int64) error {
-	tc := findProgram("tc")
-	if tc == "" {
-		return fmt.Errorf("tbf: no tc here: %s", aptLine([]string{"iproute2"}))
-	}
 	for i, e := range t.ends {
 		if i/2 >= len(rates) {
 			break
 		}
 		// room for all that senders have in flight: a queue that drops packets measures retransmission
-		args := []string{"qdisc", "replace", "dev", e.netdev, "root", "tbf", "rate", fmt.Sprint(8*rates[i/2]) + "bit", "burst", "16kb", "limit", "64mb"}
-		if out, err := exec.Command(tc, args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("tc %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		if err := tc("qdisc", "replace", "dev", e.netdev, "root", "tbf", "rate", fmt.Sprint(8*rates[i/2])+"bit", "burst", "16kb", "limit", "64mb"); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -406,13 +401,21 @@ func (t *topology) shape(netem string) error {
 		if netem == "" {
 			args = []string{"qdisc", "del", "dev", e.netdev, "root"}
 		}
-		tc := findProgram("tc")
-		if tc == "" {
-			return fmt.Errorf("netem: no tc here: %s", aptLine([]string{"iproute2"}))
+		if err := tc(args...); err != nil {
+			return err
 		}
-		if out, err := exec.Command(tc, args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("tc %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-		}
+	}
+	return nil
+}
+
+// tc runs the program of that name.
+func tc(args ...string) error {
+	path := findProgram("tc")
+	if path == "" {
+		return fmt.Errorf("no tc here: %s", aptLine([]string{"iproute2"}))
+	}
+	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("tc %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

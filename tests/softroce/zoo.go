@@ -6,12 +6,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,11 +48,8 @@ func cmdZoo(ctx context.Context, args []string) (int, error) {
 	o.common(fs)
 	names := fs.String("profiles", "", "only these, separated by commas")
 	fs.DurationVar(&o.Timeout, "timeout", time.Hour, "time for everything, boot included")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return 0, err
-		}
-		return 0, fmt.Errorf("%w: %w", errUsage, err)
+	if err := parseFlags(fs, args); err != nil {
+		return 0, err
 	}
 	if err := o.check(); err != nil {
 		return 0, err
@@ -67,11 +62,7 @@ func cmdZoo(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return harnessFailure, err
 	}
-	s, err := openSession(ctx, o)
-	if err != nil {
-		return harnessFailure, err
-	}
-	bin, remove, err := s.cache.newRun()
+	s, bin, remove, err := openBuilding(ctx, o)
 	if err != nil {
 		return harnessFailure, err
 	}
@@ -121,11 +112,8 @@ func zooBinary(bin string, p zooPart) string { return filepath.Join(bin, p.name+
 
 func buildZoo(ctx context.Context, root, bin string) error {
 	for _, p := range zooParts {
-		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-tags", zooTag, "-o", zooBinary(bin, p), "./"+p.pkg)
-		cmd.Dir = root
-		ownGroup(cmd)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build the tests of %s: %w\n%s", p.pkg, err, out)
+		if err := goTool(ctx, root, "test", "-c", "-tags", zooTag, "-o", zooBinary(bin, p), "./"+p.pkg); err != nil {
+			return err
 		}
 	}
 	return nil
