@@ -103,11 +103,7 @@ func crowd(ctx context.Context, r *round) {
 	for _, e := range p.find(is("p99")) {
 		r.measure(situation(e.Op).p99(rate), e.At)
 	}
-	for _, p := range j.procs {
-		for _, e := range p.find(is("fail")) {
-			r.fault("rank %d: %s failed in a crowd of %d/s: %s", p.rank, e.Op, rate, e.Text)
-		}
-	}
+	noneFailed(r, j, fmt.Sprintf("in a crowd of %d/s", rate))
 	j.finish(r, endLimit)
 }
 

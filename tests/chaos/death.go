@@ -132,6 +132,26 @@ func goOn(r *round, j *job, survivors []*proc, victim int) {
 	}
 }
 
+// unharmed checks that the operations of all ranks go on and that none has failed, and ends the
+// job. when says what happened.
+func unharmed(r *round, j *job, when string) {
+	goOn(r, j, j.procs, -2)
+	noneFailed(r, j, when)
+	j.finish(r, endLimit)
+}
+
+// noneFailed reports whether no operation has failed. Otherwise it records faults.
+func noneFailed(r *round, j *job, when string) bool {
+	all := true
+	for _, p := range j.procs {
+		for _, e := range p.find(is("fail")) {
+			all = false
+			r.fault("rank %d: %s with rank %d failed %s: %s", p.rank, e.Op, e.Peer, when, e.Text)
+		}
+	}
+	return all
+}
+
 func (p *proc) work() work { return p.job.spec.Work }
 
 // wait reports whether d passed before ctx ended.

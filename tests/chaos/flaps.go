@@ -90,25 +90,13 @@ func railsKept(r *round, j *job, back figure) {
 // figure of rails that came back, across that of operations meanwhile.
 func railsBack(r *round, j *job, back, across figure) bool {
 	all := settled(r, j, 2)
-	all = allGo(r, j) && all
+	all = noneFailed(r, j, "beside flaps") && all
 	for _, p := range j.procs {
 		for _, e := range p.find(is("back")) {
 			r.measure(back, e.At)
 		}
 		for _, e := range p.find(is("across")) {
 			r.measure(across, e.At)
-		}
-	}
-	return all
-}
-
-// allGo reports whether nothing has failed. Otherwise it records faults.
-func allGo(r *round, j *job) bool {
-	all := true
-	for _, p := range j.procs {
-		for _, e := range p.find(is("fail")) {
-			all = false
-			r.fault("rank %d: %s failed: %s", p.rank, e.Op, e.Text)
 		}
 	}
 	return all

@@ -48,12 +48,7 @@ func pause(ctx context.Context, r *round) {
 	}
 	wait(ctx, length)
 	resume()
-	for _, p := range j.procs {
-		for _, e := range p.find(is("fail")) {
-			r.fault("rank %d: %s with rank %d failed when ranks were stopped for %v: %s", p.rank, e.Op, e.Peer, length, e.Text)
-		}
-	}
-	if len(r.faults) == 0 {
+	if noneFailed(r, j, fmt.Sprintf("when ranks were stopped for %v", length)) {
 		goOn(r, j, j.procs, -2)
 	}
 	j.finish(r, endLimit)

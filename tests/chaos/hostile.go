@@ -37,11 +37,7 @@ func mutants(ctx context.Context, r *round) {
 	honest := j.procs[:liar]
 	for range 5 {
 		wait(ctx, time.Second)
-		for _, p := range honest {
-			if rss, fds := held(p.cmd.Process.Pid); rss > floodMemory || fds > floodFDs {
-				r.fault("rank %d holds %d MiB and %d descriptors beside a mutant", p.rank, rss>>20, fds)
-			}
-		}
+		modest(r, honest, "beside a mutant")
 	}
 	goOn(r, j, honest, liar)
 	honestFails(r, honest, liar)
@@ -101,11 +97,7 @@ func hostile(ctx context.Context, r *round) {
 	}
 	<-done
 	r.count("what the liar told", int(l.told.Load()))
-	for _, p := range j.procs {
-		if rss, fds := held(p.cmd.Process.Pid); rss > floodMemory || fds > floodFDs {
-			r.fault("rank %d holds %d MiB and %d descriptors beside a rank that lies", p.rank, rss>>20, fds)
-		}
-	}
+	modest(r, j.procs, "beside a rank that lies")
 	if begun < len(j.procs) { // a job in which one rank has no link does not start
 		r.count("jobs that did not start", 1)
 		for _, p := range j.procs {

@@ -107,13 +107,7 @@ func netemOn(ctx context.Context, r *round, fabric string, n network, shape, the
 		}
 		did += " and a cut of half a second"
 	}
-	goOn(r, j, j.procs, -2)
-	for _, p := range j.procs {
-		for _, e := range p.find(is("fail")) {
-			r.fault("rank %d: %s failed %s: %s", p.rank, e.Op, did, e.Text)
-		}
-	}
-	j.finish(r, endLimit)
+	unharmed(r, j, did)
 }
 
 // resets forges the end of all connections between the two hosts.

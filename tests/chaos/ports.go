@@ -72,7 +72,7 @@ func ports(ctx context.Context, r *round) {
 			r.count("flaps that became too long", 1)
 			return
 		}
-		if !wait(ctx, time.Duration(r.ExpFloat64()*float64(80*time.Millisecond))) || !allGo(r, j) {
+		if !wait(ctx, time.Duration(r.ExpFloat64()*float64(80*time.Millisecond))) || !noneFailed(r, j, "beside flaps") {
 			return
 		}
 	}

@@ -34,6 +34,7 @@ func strangers(ctx context.Context, r *round) {
 	}
 	defer j.kill()
 	f := &flood{seed: r.Uint64(), kind: pick(r, "mixed", "silent", "random", "partial", "http"), rate: pick(r, floodRates...)}
+	flooded := fmt.Sprintf("under a flood (%s)", f.kind)
 	f.add(strings.TrimPrefix(j.addr, "tcp:"))
 	fctx, stop := context.WithTimeout(ctx, floodTime)
 	defer stop()
@@ -53,24 +54,14 @@ func strangers(ctx context.Context, r *round) {
 	})
 	began := now()
 	if err := j.ready(startLimit); err != nil {
-		r.fault("under a flood (%s): %v", f.kind, err)
+		r.fault("%s: %v", flooded, err)
 		return
 	}
 	r.measure(figure{"start under flood", 0, startLimit}, now()-began)
 	<-fctx.Done()
-	for _, p := range j.procs {
-		if rss, fds := held(p.cmd.Process.Pid); rss > floodMemory || fds > floodFDs {
-			r.fault("rank %d holds %d MiB and %d descriptors under a flood (%s)", p.rank, rss>>20, fds, f.kind)
-		}
-	}
-	goOn(r, j, j.procs, -2)
-	for _, p := range j.procs {
-		for _, e := range p.find(is("fail")) {
-			r.fault("rank %d: %s with rank %d failed under a flood (%s): %s", p.rank, e.Op, e.Peer, f.kind, e.Text)
-		}
-	}
+	modest(r, j.procs, flooded)
 	r.count("connections of strangers", int(f.made.Load()))
-	j.finish(r, endLimit)
+	unharmed(r, j, flooded)
 }
 
 // listening returns the addresses on which the process accepts connections from this host.
@@ -98,6 +89,15 @@ func listening(pid int) (addrs []string) {
 		}
 	}
 	return addrs
+}
+
+// modest checks that processes hold no more than the bounds. when says what happened.
+func modest(r *round, procs []*proc, when string) {
+	for _, p := range procs {
+		if rss, fds := held(p.cmd.Process.Pid); rss > floodMemory || fds > floodFDs {
+			r.fault("rank %d holds %d MiB and %d descriptors %s", p.rank, rss>>20, fds, when)
+		}
+	}
 }
 
 // held returns the resident bytes and the descriptors of a process.

@@ -55,13 +55,7 @@ func users(ctx context.Context, r *round) {
 	for _, g := range got {
 		r.fault("%s, %s (secret: %v): another user %s", s.Fabric, s.Root, !s.NoToken, g)
 	}
-	goOn(r, j, j.procs, -2)
-	for _, p := range j.procs {
-		for _, e := range p.find(is("fail")) {
-			r.fault("rank %d: %s failed beside another user: %s", p.rank, e.Op, e.Text)
-		}
-	}
-	j.finish(r, endLimit)
+	unharmed(r, j, "beside another user")
 }
 
 // nobody is a user unrelated to the job.

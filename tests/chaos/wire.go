@@ -64,13 +64,7 @@ func wire(ctx context.Context, r *round) {
 		j.finish(r, endLimit)
 		return
 	}
-	goOn(r, j, j.procs, -2)
-	for _, p := range j.procs {
-		for _, e := range p.find(is("fail")) {
-			r.fault("rank %d: %s failed after a cut of %v: %s", p.rank, e.Op, length, e.Text)
-		}
-	}
-	j.finish(r, endLimit)
+	unharmed(r, j, fmt.Sprintf("after a cut of %v", length))
 }
 
 // twoHosts are two network namespaces with wires between them, each of which is a network.
