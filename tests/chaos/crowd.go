@@ -104,7 +104,7 @@ func crowd(ctx context.Context, r *round) {
 		r.measure(situation(e.Op).p99(rate), e.At)
 	}
 	noneFailed(r, j, fmt.Sprintf("in a crowd of %d/s", rate))
-	j.finish(r, endLimit)
+	j.finish(r)
 }
 
 // crowds compares the medians of each rate.

@@ -65,8 +65,8 @@ func death(ctx context.Context, r *round) {
 	for _, p := range survivors {
 		told(r, p, victim, killed, "gone", deathToError)
 	}
-	goOn(r, j, survivors, victim)
-	j.finish(r, endLimit, victim)
+	goOn(r, survivors, victim)
+	j.finish(r, victim)
 }
 
 // pairNames returns the operations between two ranks.
@@ -111,7 +111,7 @@ func blamed(r *round, p *proc, victim int, want string) (with []event) {
 }
 
 // goOn checks that the operations of survivors with each other continue.
-func goOn(r *round, j *job, survivors []*proc, victim int) {
+func goOn(r *round, survivors []*proc, victim int) {
 	before := map[*proc]int{}
 	for _, p := range survivors {
 		before[p] = len(p.find(is("on")))
@@ -135,9 +135,9 @@ func goOn(r *round, j *job, survivors []*proc, victim int) {
 // unharmed checks that the operations of all ranks go on and that none has failed, and ends the
 // job. when says what happened.
 func unharmed(r *round, j *job, when string) {
-	goOn(r, j, j.procs, -2)
+	goOn(r, j.procs, -2)
 	noneFailed(r, j, when)
-	j.finish(r, endLimit)
+	j.finish(r)
 }
 
 // noneFailed reports whether no operation has failed. Otherwise it records faults.

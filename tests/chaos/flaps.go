@@ -83,7 +83,7 @@ func beginRails(r *round, s jobSpec) *job {
 // railsKept ends a job whose rails are back.
 func railsKept(r *round, j *job, back figure) {
 	railsBack(r, j, back, acrossLoss)
-	j.finish(r, endLimit)
+	j.finish(r)
 }
 
 // railsBack waits until all rails are in use again, and checks that nothing has failed. back is the

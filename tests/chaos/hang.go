@@ -49,9 +49,9 @@ func pause(ctx context.Context, r *round) {
 	wait(ctx, length)
 	resume()
 	if noneFailed(r, j, fmt.Sprintf("when ranks were stopped for %v", length)) {
-		goOn(r, j, j.procs, -2)
+		goOn(r, j.procs, -2)
 	}
-	j.finish(r, endLimit)
+	j.finish(r)
 }
 
 // hangTimeout is the HangTimeout of jobs in which a rank hangs for good: longer than a busy
@@ -87,8 +87,8 @@ func hang(ctx context.Context, r *round) {
 		}
 		r.count("starved by SCHED_IDLE", 1)
 		r.count("operations given up with who starved", given)
-		goOn(r, j, survivors, victim)
-		j.finish(r, endLimit, victim)
+		goOn(r, survivors, victim)
+		j.finish(r, victim)
 		return
 	}
 	resume := someHalt(r, j.procs[victim])
@@ -97,7 +97,7 @@ func hang(ctx context.Context, r *round) {
 	for _, p := range survivors {
 		told(r, p, victim, stopped+hangTimeout, "hung", hangToError)
 	}
-	goOn(r, j, survivors, victim)
+	goOn(r, survivors, victim)
 	resume() // it is too late
-	j.finish(r, endLimit, victim)
+	j.finish(r, victim)
 }

@@ -39,9 +39,9 @@ func mutants(ctx context.Context, r *round) {
 		wait(ctx, time.Second)
 		modest(r, honest, "beside a mutant")
 	}
-	goOn(r, j, honest, liar)
+	goOn(r, honest, liar)
 	honestFails(r, honest, liar)
-	j.finish(r, endLimit, liar)
+	j.finish(r, liar)
 	_, _ = io.WriteString(j.procs[liar].in, "end\n")
 	select {
 	case <-j.procs[liar].ended:
@@ -105,9 +105,9 @@ func hostile(ctx context.Context, r *round) {
 		}
 		return
 	}
-	goOn(r, j, j.procs, liar)
+	goOn(r, j.procs, liar)
 	honestFails(r, j.procs, liar)
-	j.finish(r, endLimit)
+	j.finish(r)
 }
 
 // honestFails records the failed operations of honest ranks with each other.

@@ -270,13 +270,13 @@ func (j *job) ready(d time.Duration) error {
 
 // finish tells the ranks to end, waits for them, and records the faults that they report,
 // and those that did not end properly.
-func (j *job) finish(r *round, d time.Duration, but ...int) {
+func (j *job) finish(r *round, but ...int) {
 	for _, p := range j.procs {
 		if !slices.Contains(but, p.rank) {
 			_, _ = io.WriteString(p.in, "end\n")
 		}
 	}
-	limit := time.NewTimer(d)
+	limit := time.NewTimer(endLimit)
 	defer limit.Stop()
 	for _, p := range j.procs {
 		if slices.Contains(but, p.rank) {
@@ -293,7 +293,7 @@ func (j *job) finish(r *round, d time.Duration, but ...int) {
 			case <-p.ended:
 			case <-time.After(5 * time.Second):
 			}
-			r.fault("rank %d did not end within %v\n%s", p.rank, d, p.complaints())
+			r.fault("rank %d did not end within %v\n%s", p.rank, endLimit, p.complaints())
 			return
 		}
 		r.hear(p, "")

@@ -92,11 +92,11 @@ func netemOn(ctx context.Context, r *round, fabric string, n network, shape, the
 		for i, p := range j.procs {
 			told(r, p, 1-i, cut+timeout, "gone", cutToError)
 		}
-		j.finish(r, endLimit)
+		j.finish(r)
 		return
 	case "reset":
 		n.(*twoHosts).resets(r, j)
-		j.finish(r, endLimit)
+		j.finish(r)
 		return
 	case "pause":
 		err := disturb(n, "loss 100%")

@@ -60,7 +60,7 @@ func ports(ctx context.Context, r *round) {
 			kind, length = "silent", 3*timeout/2
 		}
 		if dark+length > 3*timeout/2 {
-			goOn(r, j, j.procs, -2)
+			goOn(r, j.procs, -2)
 			dark = 0
 		}
 		began := now()
@@ -80,7 +80,7 @@ func ports(ctx context.Context, r *round) {
 		killWhileReplaced(ctx, r, j, w)
 		return
 	}
-	j.finish(r, endLimit)
+	j.finish(r)
 }
 
 // flap disturbs a wire or all of them for some time.
@@ -133,7 +133,7 @@ func killWhileReplaced(ctx context.Context, r *round, j *job, w *wires) {
 	killed := now()
 	_ = j.procs[victim].cmd.Process.Kill()
 	told(r, survivor, victim, killed, "gone", killedToError)
-	j.finish(r, endLimit, victim)
+	j.finish(r, victim)
 	<-j.procs[victim].ended
 	r.hear(j.procs[victim], "")
 }

@@ -70,9 +70,9 @@ func secrecy(ctx context.Context, r *round) {
 		return
 	}
 	m.replay()
-	goOn(r, j, j.procs, -2)
+	goOn(r, j.procs, -2)
 	m.search(r, "token", j.token)
-	j.finish(r, endLimit)
+	j.finish(r)
 	r.count("bytes recorded", m.recorded())
 }
 

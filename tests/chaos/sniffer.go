@@ -67,7 +67,7 @@ func sniffer(ctx context.Context, r *round) {
 			return
 		}
 	}
-	goOn(r, j, j.procs, -2)
+	goOn(r, j.procs, -2)
 	r.count("streams replayed", n.replay(rec))
 	unharmed(r, j, "when what it had said was said again")
 	t.close()

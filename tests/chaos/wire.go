@@ -49,7 +49,7 @@ func wire(ctx context.Context, r *round) {
 		for i, p := range j.procs {
 			told(r, p, 1-i, cut+peerTimeout, "gone", cutToError)
 		}
-		j.finish(r, endLimit)
+		j.finish(r)
 		return
 	}
 	if err := n.set(0, 0, "up"); err != nil {
@@ -61,7 +61,7 @@ func wire(ctx context.Context, r *round) {
 		for i, p := range j.procs {
 			blamed(r, p, 1-i, "gone")
 		}
-		j.finish(r, endLimit)
+		j.finish(r)
 		return
 	}
 	unharmed(r, j, fmt.Sprintf("after a cut of %v", length))
