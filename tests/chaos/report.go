@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -67,12 +68,7 @@ func at(v []time.Duration, q float64) time.Duration {
 }
 
 func byName(took map[figure][]time.Duration) []figure {
-	var fs []figure
-	for f := range took {
-		fs = append(fs, f)
-	}
-	slices.SortFunc(fs, func(a, b figure) int { return strings.Compare(a.name, b.name) })
-	return fs
+	return slices.SortedFunc(maps.Keys(took), func(a, b figure) int { return strings.Compare(a.name, b.name) })
 }
 
 // promises writes the number of checks and violations of each promise, and then the actions
@@ -103,14 +99,7 @@ func promises(w io.Writer, rounds []*round) {
 	fmt.Fprintln(t)
 }
 
-func sorted[V any](m map[string]V) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // save writes a line of JSON for each round.
 func save(path string, rounds []*round) error {

@@ -50,10 +50,7 @@ var pairwise = map[string]func(l *line, i uint64) error{
 
 // allOps returns the names of all operations.
 func allOps() []string {
-	names := []string{"barrier"}
-	for name := range pairwise {
-		names = append(names, name)
-	}
+	names := append(sorted(pairwise), "barrier")
 	slices.Sort(names)
 	return names
 }

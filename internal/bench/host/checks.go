@@ -1,12 +1,14 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"path"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,7 +90,7 @@ func rdma(s System, v Verbs) Finding {
 
 func permissions(s System, _ Verbs) Finding {
 	files, _ := fs.Glob(s.Root, "dev/infiniband/uverbs*")
-	sort.Strings(files)
+	slices.Sort(files)
 	devs, _ := fs.Glob(s.Root, "sys/class/infiniband/*")
 	switch {
 	case len(files) == 0 && len(devs) == 0:
@@ -119,7 +121,7 @@ func gids(_ System, v Verbs) Finding {
 				chosen = chosen || g.Chosen
 			}
 			if !chosen && strings.EqualFold(p.LinkLayer, "ethernet") {
-				none = append(none, fmt.Sprintf("%s port %d (%s)", d.Name, p.Number, or(p.Choice, "empty table")))
+				none = append(none, fmt.Sprintf("%s port %d (%s)", d.Name, p.Number, cmp.Or(p.Choice, "empty table")))
 			}
 		}
 	}
@@ -173,14 +175,14 @@ func hugepages(s System, _ Verbs) Finding {
 	free := meminfo(s.Root)["HugePages_Free"]
 	switch {
 	case free > 0:
-		return ok("%d huge pages reserved and free; transparent: %s", free, or(thp, "unknown"))
+		return ok("%d huge pages reserved and free; transparent: %s", free, cmp.Or(thp, "unknown"))
 	case thp == "" && shmem == "":
 		return ok("not visible (kernel without transparent huge pages); nothing here needs them")
 	case thp == "never":
 		return bad(Warn, "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
 			"transparent huge pages are off and none are reserved: large buffers cost more TLB misses")
 	}
-	return ok("transparent: %s, for shared memory: %s; none reserved (sysctl -w vm.nr_hugepages=N, not needed)", or(thp, "unknown"), or(shmem, "unknown"))
+	return ok("transparent: %s, for shared memory: %s; none reserved (sysctl -w vm.nr_hugepages=N, not needed)", cmp.Or(thp, "unknown"), cmp.Or(shmem, "unknown"))
 }
 
 // selected returns the word in brackets, as in "always [madvise] never".
@@ -225,7 +227,7 @@ func sizeOf(s string) string {
 func clockSource(s System, _ Verbs) Finding {
 	src := read(s.Root, "sys/devices/system/clocksource/clocksource0/current_clocksource")
 	cost := s.ClockCost()
-	text := fmt.Sprintf("%s, one reading takes %v", or(src, "not visible"), cost)
+	text := fmt.Sprintf("%s, one reading takes %v", cmp.Or(src, "not visible"), cost)
 	if cost > time.Microsecond {
 		return bad(Warn, "boot with clocksource=tsc tsc=reliable where the hardware allows; timing here uses the cycle counter, but deadlines pay",
 			"%s: each is a system call", text)
@@ -257,11 +259,7 @@ func governor(s System, _ Verbs) Finding {
 		seen[read(s.Root, path.Clean(f))]++
 	}
 	delete(seen, "")
-	var names []string
-	for g := range seen {
-		names = append(names, g)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(seen))
 	switch {
 	case len(names) == 0:
 		return ok("not visible (virtual machine, or no frequency scaling)")

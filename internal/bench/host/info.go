@@ -1,11 +1,12 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
 	"path"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -69,7 +70,7 @@ const cacheDir = "sys/devices/system/cpu/cpu0/cache"
 
 func caches(root fs.FS) []Cache {
 	dirs, _ := fs.Glob(root, cacheDir+"/index*")
-	sort.Strings(dirs)
+	slices.Sort(dirs)
 	var out []Cache
 	for _, d := range dirs {
 		c := Cache{Type: read(root, d+"/type"), Shared: read(root, d+"/shared_cpu_list")}
@@ -126,8 +127,8 @@ func (in Info) WriteText(w io.Writer) error {
 	p := &printer{w: w}
 	m := in.Machine
 	p.f("machine\n")
-	p.row("cpu", "%s, %d usable processors%s", or(m.CPU, m.Arch), in.Threads, coresText(in.Cores))
-	p.row("features", "%s", or(strings.Join(in.Features, " "), "none known"))
+	p.row("cpu", "%s, %d usable processors%s", cmp.Or(m.CPU, m.Arch), in.Threads, coresText(in.Cores))
+	p.row("features", "%s", cmp.Or(strings.Join(in.Features, " "), "none known"))
 	for _, c := range in.Caches {
 		p.row(fmt.Sprintf("L%d %s", c.Level, strings.ToLower(c.Type)), "%s, line %d%s", bytesText(c.Size), c.Line, prefixed(", processors ", c.Shared))
 	}
@@ -205,13 +206,6 @@ func prefixed(prefix, s string) string {
 		return ""
 	}
 	return prefix + s
-}
-
-func or(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
 }
 
 // bytesText formats a number of bytes with a binary unit.
