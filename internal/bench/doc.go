@@ -28,7 +28,8 @@
 //	sizes.go      the syntax of --sizes
 //	plan.go       Plan and its checks on both sides
 //	result.go     Result, and the machine it was measured on
-//	format.go     table, JSON lines, CSV, Go benchmark lines; reading them back
+//	format.go     table, JSON lines, CSV, Go benchmark lines; lines.go reads lines back
+//	group.go      results by their cells; medians and ranges
 //	record.go     samples and percentiles
 //	pattern.go    position-dependent payloads for validation
 //	control.go    the slow channel between the two ranks

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -192,53 +191,28 @@ const (
 	maxText   = 200
 )
 
-// maxLine bounds one line of results that are read back.
-const maxLine = 64 << 10
+// ReadJSON reads results that --format json wrote.
+func ReadJSON(r io.Reader) ([]Result, error) { return ReadLines(r, (*Result).checkRead) }
 
-// ReadJSON reads results that --format json wrote. Empty lines are skipped;
-// unknown fields are ignored, so that older readers take newer files.
-func ReadJSON(r io.Reader) ([]Result, error) {
-	var out []Result
-	sc := bufio.NewScanner(r)
-	sc.Buffer(make([]byte, 0, 4096), maxLine)
-	for n := 1; sc.Scan(); n++ {
-		if strings.TrimSpace(sc.Text()) == "" {
-			continue
-		}
-		res, err := parseLine(sc.Bytes())
-		if err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrFormat, n, err)
-		}
-		out = append(out, res)
-	}
-	if err := sc.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
-	}
-	return out, nil
-}
-
-func parseLine(b []byte) (Result, error) {
-	var r Result
-	if err := json.Unmarshal(b, &r); err != nil {
-		return r, err
-	}
+// checkRead reports why a result that is read back cannot be one.
+func (r *Result) checkRead() error {
 	p := Plan{Test: r.Test, Op: r.Op, Mode: r.Mode, Size: []int{r.Size}}.WithDefaults()
 	if err := p.Check(); err != nil {
-		return r, err
+		return err
 	}
 	l := r.LatUS
 	for _, x := range []float64{r.MBs, r.Mmsgs, r.Seconds, l.Min, l.P50, l.P90, l.P99, l.P999, l.Max, l.Mean} {
 		if x < 0 || x > maxFigure {
-			return r, fmt.Errorf("value %g is out of range 0 to %g", x, maxFigure)
+			return fmt.Errorf("value %g is out of range 0 to %g", x, maxFigure)
 		}
 	}
 	if r.Iters < 0 || len(r.Fabric)+len(r.Label) > maxText {
-		return r, errors.New("negative iterations or an overlong name")
+		return errors.New("negative iterations or an overlong name")
 	}
 	if r.Fabric == "" {
-		return r, errors.New("no fabric")
+		return errors.New("no fabric")
 	}
-	return r, nil
+	return nil
 }
 
 // Sort orders results by test, operation, fabric, size and round.
@@ -249,15 +223,4 @@ func Sort(rs []Result) {
 		return fmt.Sprintf("%d %d %s %d %s %12d %6d", t, o, r.Fabric, m+1, r.Label, r.Size, r.Round)
 	}
 	slices.SortStableFunc(rs, func(a, b Result) int { return strings.Compare(rank(a), rank(b)) })
-}
-
-// WriteLines writes each row as a line of JSON.
-func WriteLines[T any](w io.Writer, rows []T) error {
-	enc := json.NewEncoder(w)
-	for i := range rows {
-		if err := enc.Encode(&rows[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }

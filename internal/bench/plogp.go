@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -71,7 +70,7 @@ func (r *PlogpRequest) Check() error {
 // request. Rank 0 gets the result, rank 1 nil.
 func Plogp(ctx context.Context, ctl Control, open Opener, req PlogpRequest) (res *PlogpResult, err error) {
 	rank := ctl.Rank()
-	if err := shareRequest(ctx, ctl, &req); err != nil {
+	if err := Share(ctx, ctl, &req, req.Check); err != nil {
 		return nil, err
 	}
 	if req.Pin {
@@ -115,31 +114,6 @@ func Plogp(ctx context.Context, ctl Control, open Opener, req PlogpRequest) (res
 		return nil, err
 	}
 	return res, nil
-}
-
-// shareRequest sends the request to rank 1, which checks it.
-func shareRequest(ctx context.Context, ctl Control, req *PlogpRequest) error {
-	var mine []byte
-	var err error
-	if ctl.Rank() == 0 {
-		if err = req.Check(); err != nil {
-			return err
-		}
-		if mine, err = json.Marshal(req); err != nil {
-			return err
-		}
-	}
-	b, err := ctl.Exchange(ctx, mine)
-	if err != nil {
-		return err
-	}
-	if ctl.Rank() == 1 {
-		if err = json.Unmarshal(b, req); err == nil {
-			err = req.Check()
-		}
-		err = wrap("request of rank 0", err)
-	}
-	return agree(ctx, ctl, err)
 }
 
 // baseline returns the tables for --compare: rank 0's saved profile or, if there is

@@ -2,10 +2,9 @@ package bench
 
 import (
 	"bufio"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/seed33544411/rma/logp"
@@ -103,23 +102,11 @@ func nanos(x float64) string {
 }
 
 // ReadPlogp reads results written as JSON lines.
-func ReadPlogp(rd io.Reader) ([]PlogpResult, error) {
-	var out []PlogpResult
-	sc := bufio.NewScanner(rd)
-	sc.Buffer(nil, 1<<20)
-	for n := 1; sc.Scan(); n++ {
-		if strings.TrimSpace(sc.Text()) == "" {
-			continue
+func ReadPlogp(r io.Reader) ([]PlogpResult, error) {
+	return ReadLines(r, func(p *PlogpResult) error {
+		if p.Fabric == "" || p.Halves[0] == nil || p.Halves[1] == nil || !p.Tables.Both.Os.Known() {
+			return errors.New("not a result of plogp")
 		}
-		var r PlogpResult
-		err := json.Unmarshal(sc.Bytes(), &r)
-		if err == nil && (r.Fabric == "" || r.Halves[0] == nil || r.Halves[1] == nil || !r.Tables.Both.Os.Known()) {
-			err = fmt.Errorf("not a result of plogp")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrFormat, n, err)
-		}
-		out = append(out, r)
-	}
-	return out, sc.Err()
+		return nil
+	})
 }

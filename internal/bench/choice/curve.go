@@ -3,7 +3,6 @@ package choice
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -323,18 +322,11 @@ func WriteCurves(w io.Writer, cs []Curve) error {
 }
 
 // ReadCurves reads curves as JSON lines.
-func ReadCurves(r io.Reader) (out []Curve, err error) {
-	dec := json.NewDecoder(r)
-	for {
-		var c Curve
-		switch err := dec.Decode(&c); {
-		case errors.Is(err, io.EOF):
-			return out, nil
-		case err != nil:
-			return nil, fmt.Errorf("curves: %w", err)
-		case c.Fabric == "" || c.N < 1 || len(c.Points) == 0 || len(c.Points) > maxPoints:
-			return nil, fmt.Errorf("curves: %w: no curve", ErrGrid)
+func ReadCurves(r io.Reader) ([]Curve, error) {
+	return bench.ReadLines(r, func(c *Curve) error {
+		if c.Fabric == "" || c.N < 1 || len(c.Points) == 0 || len(c.Points) > maxPoints {
+			return fmt.Errorf("%w: no curve", ErrGrid)
 		}
-		out = append(out, c)
-	}
+		return nil
+	})
 }

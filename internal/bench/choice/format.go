@@ -1,11 +1,12 @@
 package choice
 
 import (
-	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"strings"
+
+	"github.com/seed33544411/rma/internal/bench"
 )
 
 // Writer writes results of type R as they arrive, and their summary of type S at the end.
@@ -40,35 +41,31 @@ func (l *lines[R, S]) Close(s S) error { return l.enc.Encode(s) }
 
 // Read reads the output of a json writer; a file may hold several runs.
 func Read(r io.Reader) (rs []Result, ss []Summary, err error) {
-	sc := bufio.NewScanner(r)
-	sc.Buffer(nil, 1<<20)
-	for n := 1; sc.Scan(); n++ {
-		b := sc.Bytes()
-		if len(strings.TrimSpace(string(b))) == 0 {
-			continue
-		}
+	err = bench.EachLine(r, func(line []byte) error {
 		var kind struct{ Summary bool }
-		if err := json.Unmarshal(b, &kind); err != nil {
-			return nil, nil, fmt.Errorf("line %d: %w", n, err)
+		if err := json.Unmarshal(line, &kind); err != nil {
+			return err
 		}
 		if kind.Summary {
 			var s Summary
-			if err := json.Unmarshal(b, &s); err != nil {
-				return nil, nil, fmt.Errorf("line %d: %w", n, err)
-			}
+			err := json.Unmarshal(line, &s)
 			ss = append(ss, s)
-			continue
+			return err
 		}
 		var x Result
-		if err := json.Unmarshal(b, &x); err != nil {
-			return nil, nil, fmt.Errorf("line %d: %w", n, err)
+		if err := json.Unmarshal(line, &x); err != nil {
+			return err
 		}
 		if x.Fabric == "" || x.N < 1 {
-			return nil, nil, fmt.Errorf("line %d: neither a cell nor a summary", n)
+			return errors.New("neither a cell nor a summary")
 		}
 		rs = append(rs, x)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
 	}
-	return rs, ss, sc.Err()
+	return rs, ss, nil
 }
 
 type table struct {

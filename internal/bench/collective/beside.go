@@ -18,7 +18,7 @@ func (b *Beside) Add(rs ...Result) {
 		b.cells = map[Result][]Result{}
 	}
 	for _, r := range rs {
-		k := Result{Op: r.Op, Size: r.Size, Ranks: r.Ranks, Fabric: r.Fabric, Peer: r.Peer}
+		k := r.cell()
 		if b.cells[k] == nil {
 			b.order = append(b.order, k)
 		}

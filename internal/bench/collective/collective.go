@@ -175,9 +175,7 @@ func Run(ctx context.Context, eng *rma.Engine, req Request, emit Emit) error {
 
 // runLatency measures the latency of each operation and size.
 func runLatency(ctx context.Context, t *coll.Team, req *Request, emit func(Result) error) error {
-	type cell struct{ mean, most []float64 }
-	cells := map[Result]*cell{} // by operation and size
-	var order []Result
+	var rounds []Result
 	for range req.Rounds {
 		for _, op := range req.Ops {
 			for _, n := range req.SizesOf(op) {
@@ -185,29 +183,30 @@ func runLatency(ctx context.Context, t *coll.Team, req *Request, emit func(Resul
 				if req.Copies {
 					k.Peer = TwoCopies
 				}
-				if cells[k] == nil {
-					cells[k] = &cell{}
-					order = append(order, k)
-				}
-				mean, most, err := series(ctx, t, op, n, req)
-				if err != nil {
+				var err error
+				if k.US, k.MaxUS, err = series(ctx, t, op, n, req); err != nil {
 					return fmt.Errorf("%s of %d bytes: %w", op, n, err)
 				}
-				c := cells[k]
-				c.mean, c.most = append(c.mean, mean), append(c.most, most)
+				rounds = append(rounds, k)
 			}
 		}
 	}
-	if t.Rank() == 0 {
-		for _, k := range order {
-			c := cells[k]
-			k.US, k.MaxUS = bench.Median(c.mean), bench.Median(c.most)
-			if err := emit(k); err != nil {
-				return err
-			}
+	if t.Rank() != 0 {
+		return nil
+	}
+	for k, rs := range bench.GroupBy(rounds, (*Result).cell) {
+		k.US, _, _ = bench.Range(rs, func(r *Result) float64 { return r.US })
+		k.MaxUS, _, _ = bench.Range(rs, func(r *Result) float64 { return r.MaxUS })
+		if err := emit(k); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// cell is the same for the results of all rounds of a library, operation and size.
+func (r *Result) cell() Result {
+	return Result{Op: r.Op, Size: r.Size, Ranks: r.Ranks, Fabric: r.Fabric, Peer: r.Peer}
 }
 
 // share gives all ranks the request of rank 0.

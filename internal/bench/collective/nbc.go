@@ -131,28 +131,14 @@ type HiddenCell struct {
 
 // HiddenCells combines the rounds of each cell, in the order of the first round.
 func HiddenCells(hs []Hidden) (out []HiddenCell) {
-	of := map[Hidden][]Hidden{}
-	var order []Hidden
-	for _, h := range hs {
-		k := Hidden{What: h.What, Op: h.Op, Size: h.Size, Ranks: h.Ranks, Fabric: h.Fabric, Peer: h.Peer, Progress: h.Progress}
-		if of[k] == nil {
-			order = append(order, k)
-		}
-		of[k] = append(of[k], h)
-	}
-	for _, k := range order {
-		median := func(f func(*Hidden) float64) (m, lo, hi float64) {
-			var v []float64
-			for i := range of[k] {
-				v = append(v, f(&of[k][i]))
-			}
-			return bench.Median(v), slices.Min(v), slices.Max(v)
-		}
+	for k, rounds := range bench.GroupBy(hs, func(h *Hidden) Hidden {
+		return Hidden{What: h.What, Op: h.Op, Size: h.Size, Ranks: h.Ranks, Fabric: h.Fabric, Peer: h.Peer, Progress: h.Progress}
+	}) {
 		c := HiddenCell{Hidden: k}
-		c.Pure, _, _ = median(func(h *Hidden) float64 { return h.Pure })
-		c.CPU, _, _ = median(func(h *Hidden) float64 { return h.CPU })
-		c.Both, _, _ = median(func(h *Hidden) float64 { return h.Both })
-		c.Overlap, c.Least, c.Most = median(func(h *Hidden) float64 { return h.Overlap })
+		c.Pure, _, _ = bench.Range(rounds, func(h *Hidden) float64 { return h.Pure })
+		c.CPU, _, _ = bench.Range(rounds, func(h *Hidden) float64 { return h.CPU })
+		c.Both, _, _ = bench.Range(rounds, func(h *Hidden) float64 { return h.Both })
+		c.Overlap, c.Least, c.Most = bench.Range(rounds, func(h *Hidden) float64 { return h.Overlap })
 		out = append(out, c)
 	}
 	return out

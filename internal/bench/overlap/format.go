@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/seed33544411/rma/internal/bench"
 )
@@ -18,24 +17,17 @@ type point struct {
 
 // WriteText writes results as tables of medians over the rounds with their spread.
 func WriteText(w io.Writer, rs []Result) error {
-	var order []point
-	of := map[point][]Result{}
-	for _, r := range rs {
-		k := point{r.What, r.Fabric, cmp.Or(r.Library, "rma"), r.Op, r.Who, r.Beside, r.Spin, r.Size, r.Count, r.Factor, r.Gap}
-		if of[k] == nil {
-			order = append(order, k)
-		}
-		of[k] = append(of[k], r)
-	}
 	what := ""
-	for _, k := range order {
+	for k, rounds := range bench.GroupBy(rs, func(r *Result) point {
+		return point{r.What, r.Fabric, cmp.Or(r.Library, "rma"), r.Op, r.Who, r.Beside, r.Spin, r.Size, r.Count, r.Factor, r.Gap}
+	}) {
 		if k.what != what {
 			what = k.what
 			if _, err := io.WriteString(w, heads[what]); err != nil {
 				return err
 			}
 		}
-		if err := k.line(w, of[k]); err != nil {
+		if err := k.line(w, rounds); err != nil {
 			return err
 		}
 	}
@@ -51,25 +43,19 @@ var heads = map[string]string{
 }
 
 func (k point) line(w io.Writer, rs []Result) error {
-	med := func(f func(Result) float64) (m, lo, hi float64) {
-		var vs []float64
-		for _, r := range rs {
-			vs = append(vs, f(r))
-		}
-		return bench.Median(vs), slices.Min(vs), slices.Max(vs)
-	}
-	p50, lo, hi := med(func(r Result) float64 { return r.P50 })
-	p99, _, _ := med(func(r Result) float64 { return r.P99 })
-	_, _, most := med(func(r Result) float64 { return r.Max })
+	med := func(f func(*Result) float64) (m, lo, hi float64) { return bench.Range(rs, f) }
+	p50, lo, hi := med(func(r *Result) float64 { return r.P50 })
+	p99, _, _ := med(func(r *Result) float64 { return r.P99 })
+	_, _, most := med(func(r *Result) float64 { return r.Max })
 	var err error
 	switch k.what {
 	case "overlap":
-		ratio, lo, hi := med(func(r Result) float64 { return r.Ratio })
-		comm, _, _ := med(func(r Result) float64 { return r.Comm })
-		compute, _, _ := med(func(r Result) float64 { return r.Compute })
-		total, _, _ := med(func(r Result) float64 { return r.Total })
-		bound, _, _ := med(func(r Result) float64 { return r.Bound })
-		imb, _, _ := med(func(r Result) float64 { return r.IMB })
+		ratio, lo, hi := med(func(r *Result) float64 { return r.Ratio })
+		comm, _, _ := med(func(r *Result) float64 { return r.Comm })
+		compute, _, _ := med(func(r *Result) float64 { return r.Compute })
+		total, _, _ := med(func(r *Result) float64 { return r.Total })
+		bound, _, _ := med(func(r *Result) float64 { return r.Bound })
+		imb, _, _ := med(func(r *Result) float64 { return r.IMB })
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-8s %-9s %-7s %12.3g %9.1f %11.1f %10.1f %6.2f  (%.2f-%.2f)  %5.2f %6.0f\n",
 			k.fabric, k.library, k.op, k.who, bench.FormatSize(k.size), k.factor, comm, compute, total, ratio, lo, hi, bound, imb)
 	case "reactivity":
@@ -77,11 +63,11 @@ func (k point) line(w io.Writer, rs []Result) error {
 	case "threads":
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-5s %6d  %-9s %8.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, k.beside, p50, p99, most, lo, hi)
 	case "concurrent":
-		mbs, _, _ := med(func(r Result) float64 { return r.MBs })
+		mbs, _, _ := med(func(r *Result) float64 { return r.MBs })
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-5s %7d  %-9s %-7s %10.2f %11.1f %11.1f   %-20s %10.0f\n",
 			k.fabric, k.library, k.op, k.count, k.beside, bench.FormatSize(k.size), p50, p99, most, fmt.Sprintf("(%.2f-%.2f)", lo, hi), mbs)
 	case "load":
-		mean, lo, hi := med(func(r Result) float64 { return r.Mean })
+		mean, lo, hi := med(func(r *Result) float64 { return r.Mean })
 		_, err = fmt.Fprintf(w, "%-7s %-11s %6d  %7s %11.2f %11.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, k.spin, mean, p50, p99, most, lo, hi)
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/choice"
 )
 
@@ -46,18 +47,14 @@ type choiceSection struct {
 }
 
 func choiceSections(rs []choice.Result, ss []choice.Summary) (out []choiceSection) {
-	for _, r := range rs {
-		if slices.ContainsFunc(out, func(s choiceSection) bool { return s.Fabric == r.Fabric }) {
-			continue
-		}
-		s := choiceSection{Fabric: r.Fabric}
+	for fabric, own := range bench.GroupBy(rs, func(r *choice.Result) string { return r.Fabric }) {
+		s := choiceSection{Fabric: fabric}
 		for _, x := range ss {
-			if x.Fabric == r.Fabric {
+			if x.Fabric == fabric {
 				s.Lines = append(s.Lines, fmt.Sprintf("%d cells: regret %.1f %% in the mean (95 %%: %v), p95 %.1f %%, max %.1f %%; %.1f %% of the cells within 10 %% (95 %%: %v); choosing %.1f %% in the mean; prediction error %.1f %% in the median",
 					x.Cells, 100*x.MeanRegret, x.MeanRegret95, 100*x.P95Regret, 100*x.MaxRegret, 100*x.Within10pct, x.Within10pct95, 100*x.MeanChoosing, 100*x.MedianAbsPredictionError))
 			}
 		}
-		own := slices.DeleteFunc(slices.Clone(rs), func(x choice.Result) bool { return x.Fabric != r.Fabric })
 		s.Maps = []heatMap{
 			heat("Regret, %", own, func(r *choice.Result) (string, template.CSS) {
 				return fmt.Sprintf("%.0f", 100*r.Regret), shade(r.Regret/0.3, false)

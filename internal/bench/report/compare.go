@@ -42,21 +42,12 @@ func ComparePlots(rows []compare.Row) ([]Plot, error) {
 		kind   compare.Kind
 		size   int
 	}
-	var order []test
-	of := map[test][]compare.Row{}
 	var out []*drawing
-	for _, r := range rows {
-		k := test{r.Fabric, r.Test, r.Size}
-		if of[k] == nil {
-			order = append(order, k)
-		}
-		of[k] = append(of[k], r)
-	}
-	for _, k := range order {
+	for k, rows := range bench.GroupBy(rows, func(r *compare.Row) test { return test{r.Fabric, r.Test, r.Size} }) {
 		name := fmt.Sprintf("%s, %s of %s", k.fabric, compareTitles[k.kind], bench.FormatSize(k.size))
 		var speed, cpu ratioBars
 		var labels []string
-		for _, r := range of[k] {
+		for _, r := range rows {
 			if r.Rounds == 0 || r.Ratio <= 0 {
 				continue
 			}

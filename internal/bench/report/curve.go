@@ -22,20 +22,12 @@ var curvePage = template.Must(template.New("curve page").Parse(curveText))
 // CurvePlots draws bandwidth over size for every fabric, with a series for each batch size
 // and a hollow mark at each change of the model's choice.
 func CurvePlots(cs []choice.Curve) ([]Plot, error) {
-	var fabrics []string
-	by := map[string][]choice.Curve{}
-	for _, c := range cs {
-		if by[c.Fabric] == nil {
-			fabrics = append(fabrics, c.Fabric)
-		}
-		by[c.Fabric] = append(by[c.Fabric], c)
-	}
 	var out []*drawing
-	for _, f := range fabrics {
+	for f, cs := range bench.GroupBy(cs, func(c *choice.Curve) string { return c.Fabric }) {
 		d := newDrawing("switch-"+f, "Bandwidth around the switches of the choice, "+f, "message size (bytes)", "MB/s")
 		logAxes(d.Plot)
 		ext := newExtent()
-		for i, c := range by[f] {
+		for i, c := range cs {
 			t := trace{name: fmt.Sprintf("batches of %d", c.N), color: spareColors[i%len(spareColors)], width: 1.2, radius: 1.2}
 			if i == 0 {
 				t.color = fabricColors["shm"]

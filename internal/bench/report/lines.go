@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -14,28 +13,11 @@ import (
 	"github.com/seed33544411/rma/internal/bench/overlap"
 )
 
-// maxLine bounds one line of results that are read back.
-const maxLine = 1 << 20
-
 // Add reads JSON lines of rmabench's results into the report: results of lat, bw and rate,
 // of plogp, choice, switch, explain, overlap, reactivity, threads, concurrent, load and nbc. Errors wrap bench.ErrFormat and contain the line
 // number.
 func (r *Report) Add(rd io.Reader) error {
-	sc := bufio.NewScanner(rd)
-	sc.Buffer(nil, maxLine)
-	for n := 1; sc.Scan(); n++ {
-		line := bytes.TrimSpace(sc.Bytes())
-		if len(line) == 0 {
-			continue
-		}
-		if err := r.addLine(line); err != nil {
-			return fmt.Errorf("%w: line %d: %w", bench.ErrFormat, n, err)
-		}
-	}
-	if err := sc.Err(); err != nil {
-		return fmt.Errorf("%w: %w", bench.ErrFormat, err)
-	}
-	return nil
+	return bench.EachLine(rd, r.addLine)
 }
 
 // addLine recognises the kind of a line by a field that no other kind has.

@@ -20,20 +20,11 @@ func HiddenPlots(hs []collective.Hidden) ([]Plot, error) {
 		ranks          int
 		fabric, series string
 	}
-	of := map[figure][]collective.HiddenCell{}
-	var order []figure
 	var out []*drawing
-	for _, c := range collective.HiddenCells(hs) {
-		k := figure{c.Ranks, c.Fabric, c.Series()}
-		if of[k] == nil {
-			order = append(order, k)
-		}
-		of[k] = append(of[k], c)
-	}
-	for i, k := range order {
-		p := newDrawing(fmt.Sprintf("nbc-%d-%s-%d", k.ranks, k.fabric, i),
+	for k, cells := range bench.GroupBy(collective.HiddenCells(hs), func(c *collective.HiddenCell) figure { return figure{c.Ranks, c.Fabric, c.Series()} }) {
+		p := newDrawing(fmt.Sprintf("nbc-%d-%s-%d", k.ranks, k.fabric, len(out)),
 			fmt.Sprintf("%s: hidden part of collective operations by %d ranks over %s, %%", k.series, k.ranks, k.fabric), "bytes", "")
-		m := newHeat(of[k])
+		m := newHeat(cells)
 		p.Add(m)
 		p.X.Tick.Marker, p.Y.Tick.Marker = labels(m.sizes, bench.FormatSize), labels(m.ops, func(op string) string { return op })
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.5, float64(len(m.sizes))-0.5, -0.5, float64(len(m.ops))-0.5

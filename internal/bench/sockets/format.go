@@ -3,6 +3,7 @@ package sockets
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"text/tabwriter"
 
@@ -20,22 +21,13 @@ type point struct {
 // figure to that of the transport of rmanet that replaces it, and the ratio's range over the
 // rounds.
 func WriteText(w io.Writer, rs []Result) error {
-	var order []point
-	of := map[point]map[string][]Result{}
-	for _, r := range rs {
-		k := point{r.Busy, r.Workload, r.Conns}
-		if of[k] == nil {
-			order = append(order, k)
-			of[k] = map[string][]Result{}
-		}
-		of[k][r.Transport] = append(of[k][r.Transport], r)
-	}
-	slices.SortStableFunc(order, func(a, b point) int { return a.busy - b.busy })
+	rs = slices.SortedStableFunc(slices.Values(rs), func(a, b Result) int { return a.Busy - b.Busy })
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "busy\tworkload\tconns\ttransport\tµs/op\tp50\tp99\tCPU µs/op\tMB/s\tspeed\trange\tCPU\trange\t")
-	for _, k := range order {
+	for k, rs := range bench.GroupBy(rs, func(r *Result) point { return point{r.Busy, r.Workload, r.Conns} }) {
+		of := maps.Collect(bench.GroupBy(rs, func(r *Result) string { return r.Transport }))
 		for i, name := range Transports {
-			series := of[k][name]
+			series := of[name]
 			if len(series) == 0 {
 				continue
 			}
@@ -43,7 +35,7 @@ func WriteText(w io.Writer, rs []Result) error {
 				figure(median(series, (*Result).PerOp)), figure(median(series, func(r *Result) float64 { return r.P50 })),
 				figure(median(series, func(r *Result) float64 { return r.P99 })), figure(median(series, (*Result).CPUPerOp)), rate(series))
 			if overRma(name) && i+1 < len(Transports) {
-				socket := of[k][Transports[i+1]]
+				socket := of[Transports[i+1]]
 				fmt.Fprintf(t, "%s\t%s\t", ratio(socket, series, (*Result).PerOp), ratio(series, socket, (*Result).CPUPerOp))
 			} else {
 				fmt.Fprint(t, "\t\t\t\t")
@@ -64,11 +56,8 @@ rmanet's processor time divided by the socket's, below 1 rmanet needs less.
 
 // median returns the median of a figure of the series.
 func median(rs []Result, of func(*Result) float64) float64 {
-	var vs []float64
-	for i := range rs {
-		vs = append(vs, of(&rs[i]))
-	}
-	return bench.Median(vs)
+	m, _, _ := bench.Range(rs, of)
+	return m
 }
 
 // ratio returns the median of a's figure divided by b's, of the same rounds, and its range.
