@@ -47,34 +47,27 @@ func (b *Beside) Reached() bool { return b.Ratio+b.Noise >= RendezvousGoal }
 // BesideReads combines the results of a RendezvousRequest.
 func BesideReads(rs []Result) ([]Beside, error) {
 	var out []Beside
-	for _, first := range rs {
-		if slices.ContainsFunc(out, func(b Beside) bool { return b.Size == first.Size }) {
-			continue
-		}
-		b := Beside{Fabric: first.Fabric, Size: first.Size, Window: first.Window, Ways: new(Ways), Machine: first.Machine}
+	for size, all := range GroupBy(rs, func(r *Result) int { return r.Size }) {
+		b := Beside{Fabric: all[0].Fabric, Size: size, Window: all[0].Window, Ways: new(Ways), Machine: all[0].Machine}
 		var send, get, ratio, noise []float64
-		for round := 0; ; round++ {
+		for round, rs := range GroupBy(all, func(r *Result) int { return r.Round }) {
 			var reads []float64
 			var sent *Result
 			for i := range rs {
-				switch r := &rs[i]; {
-				case r.Size != first.Size || r.Round != round:
-				case r.Op == Get:
+				switch r := &rs[i]; r.Op {
+				case Get:
 					reads = append(reads, r.MBs)
-				case r.Op == Send:
+				case Send:
 					sent = r
 				}
 			}
-			if sent == nil && len(reads) == 0 {
-				break
-			}
 			if sent == nil || sent.Ways == nil || len(reads) != 2 || reads[0] <= 0 || reads[1] <= 0 {
-				return nil, fmt.Errorf("%s, round %d: %w", FormatSize(first.Size), round, errors.New("results are missing"))
+				return nil, fmt.Errorf("%s, round %d: %w", FormatSize(size), round, errors.New("results are missing"))
 			}
 			mean := (reads[0] + reads[1]) / 2
 			send, get, ratio = append(send, sent.MBs), append(get, reads...), append(ratio, sent.MBs/mean)
 			noise = append(noise, math.Abs(reads[0]/mean-1))
-			b.Mode, b.Rounds = sent.Mode, round+1
+			b.Mode, b.Rounds = sent.Mode, b.Rounds+1
 			b.Ways.Eager, b.Ways.Gather, b.Ways.Scatter = b.Ways.Eager+sent.Ways.Eager, b.Ways.Gather+sent.Ways.Gather, b.Ways.Scatter+sent.Ways.Scatter
 		}
 		b.SendMBs, b.GetMBs, b.Ratio, b.Noise = Median(send), Median(get), Median(ratio), Median(noise)

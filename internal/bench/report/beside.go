@@ -64,36 +64,37 @@ type besideCurve struct {
 	points []besidePoint // by count
 }
 
-// curves returns the curves of f in the order of their first results.
-func (f besideFigure) curves(rs []overlap.Result) (out []besideCurve) {
-	type rounds struct{ mid, p99 []float64 }
-	of := map[string]map[int]rounds{}
-	for i := range rs {
-		r := &rs[i]
-		if f != figureOf(r) {
-			continue
+// curvesOf returns the curves of the results of one figure.
+func curvesOf(rs []overlap.Result) (out []besideCurve) {
+	for name, rs := range bench.GroupBy(rs, besideSeries) {
+		c := besideCurve{name: name}
+		for n, rounds := range bench.GroupBy(rs, func(r *overlap.Result) int { return r.Count }) {
+			q := besidePoint{count: n}
+			q.mid, _, _ = bench.Range(rounds, func(r *overlap.Result) float64 {
+				if r.What == "load" {
+					return r.Mean
+				}
+				return r.P50
+			})
+			q.p99, _, _ = bench.Range(rounds, func(r *overlap.Result) float64 { return r.P99 })
+			c.points = append(c.points, q)
 		}
-		name, mid := overlapSeries(r), r.P50
-		if r.What == "load" {
-			name, mid = name+", RMA_SPIN: "+r.Spin, r.Mean
-		}
-		if r.Gap > 0 {
-			name += ", gap: " + time.Duration(r.Gap*1e3).String()
-		}
-		if of[name] == nil {
-			of[name] = map[int]rounds{}
-			out = append(out, besideCurve{name: name})
-		}
-		at := of[name][r.Count]
-		of[name][r.Count] = rounds{append(at.mid, mid), append(at.p99, r.P99)}
-	}
-	for i := range out {
-		for n, at := range of[out[i].name] {
-			out[i].points = append(out[i].points, besidePoint{n, bench.Median(at.mid), bench.Median(at.p99)})
-		}
-		slices.SortFunc(out[i].points, func(a, b besidePoint) int { return cmp.Compare(a.count, b.count) })
+		slices.SortFunc(c.points, func(a, b besidePoint) int { return cmp.Compare(a.count, b.count) })
+		out = append(out, c)
 	}
 	return out
+}
+
+// besideSeries names the curve of a result.
+func besideSeries(r *overlap.Result) string {
+	name := overlapSeries(r)
+	if r.What == "load" {
+		name += ", RMA_SPIN: " + r.Spin
+	}
+	if r.Gap > 0 {
+		name += ", gap: " + time.Duration(r.Gap*1e3).String()
+	}
+	return name
 }
 
 func figureOf(r *overlap.Result) besideFigure { return besideFigure{r.What, r.Op, r.Beside, r.Size} }
@@ -103,23 +104,18 @@ func figureOf(r *overlap.Result) besideFigure { return besideFigure{r.What, r.Op
 // a library and a dashed one of its 99th percentiles. Results of transfers beside computation,
 // see [OverlapPlots], are skipped, as are figures without a positive time.
 func BesidePlots(rs []overlap.Result) ([]Plot, error) {
-	var figs []besideFigure
-	var names []string
-	for i := range rs {
-		if f := figureOf(&rs[i]); besideAxes[f.what] != "" && !slices.Contains(figs, f) {
-			figs = append(figs, f)
-		}
-	}
-	for _, f := range figs {
-		for _, c := range f.curves(rs) {
-			if !slices.Contains(names, c.name) {
-				names = append(names, c.name)
+	rs = slices.DeleteFunc(slices.Clone(rs), func(r overlap.Result) bool { return besideAxes[r.What] == "" })
+	var names []string // in the order of the figures, for colours
+	for _, own := range bench.GroupBy(rs, figureOf) {
+		for name := range bench.GroupBy(own, besideSeries) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
 			}
 		}
 	}
 	var out []*drawing
-	for _, f := range figs {
-		out = append(out, f.draw(f.curves(rs), names))
+	for f, own := range bench.GroupBy(rs, figureOf) {
+		out = append(out, f.draw(curvesOf(own), names))
 	}
 	return render(out...)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/bench"
 )
 
 // Lines of rmabench become figures whose curves are medians over rounds, by number.
@@ -56,10 +58,9 @@ func TestBesideSection(t *testing.T) {
 			}
 		}
 		require.True(t, found, want.name)
-		for i := range r.Overlaps {
-			if f := figureOf(&r.Overlaps[i]); f.name() == want.name {
-				require.Equal(t, want.curves, f.curves(r.Overlaps))
-				break
+		for f, own := range bench.GroupBy(r.Overlaps, figureOf) {
+			if f.name() == want.name {
+				require.Equal(t, want.curves, curvesOf(own))
 			}
 		}
 	}

@@ -36,22 +36,14 @@ func overlapSeries(r *overlap.Result) string {
 // computing ranks. Rounds are reduced to their medians. Results of other kinds, see
 // [BesidePlots], are skipped.
 func OverlapPlots(rs []overlap.Result) ([]Plot, error) {
-	var figs []overlapFigure
+	rs = slices.DeleteFunc(slices.Clone(rs), func(r overlap.Result) bool { return r.What != "overlap" })
 	var names []string
-	for i := range rs {
-		if rs[i].What != "overlap" {
-			continue
-		}
-		if f := (overlapFigure{rs[i].Op, rs[i].Size, rs[i].Who}); !slices.Contains(figs, f) {
-			figs = append(figs, f)
-		}
-		if n := overlapSeries(&rs[i]); !slices.Contains(names, n) {
-			names = append(names, n)
-		}
+	for name := range bench.GroupBy(rs, overlapSeries) {
+		names = append(names, name)
 	}
 	var out []*drawing
-	for _, f := range figs {
-		out = append(out, f.draw(rs, names))
+	for f, own := range bench.GroupBy(rs, func(r *overlap.Result) overlapFigure { return overlapFigure{r.Op, r.Size, r.Who} }) {
+		out = append(out, f.draw(own, names))
 	}
 	return render(out...)
 }
@@ -71,29 +63,20 @@ func (f overlapFigure) draw(rs []overlap.Result, names []string) *drawing {
 	p.Y.Min, p.Y.Max = 0, 1.2
 	var perfect plotter.XYs
 	for i, name := range names {
-		ratios := map[float64][]float64{}
-		var factors []float64
-		for k := range rs {
-			r := &rs[k]
-			if r.What != "overlap" || (overlapFigure{r.Op, r.Size, r.Who}) != f || overlapSeries(r) != name {
-				continue
-			}
-			if ratios[r.Factor] == nil {
-				factors = append(factors, r.Factor)
-			}
-			ratios[r.Factor] = append(ratios[r.Factor], r.Ratio)
-		}
-		slices.Sort(factors)
 		t := trace{name: name, color: overlapColor(i, name), width: 1.5, radius: 2}
-		for _, x := range factors {
-			y := bench.Median(ratios[x])
+		own := slices.DeleteFunc(slices.Clone(rs), func(r overlap.Result) bool { return overlapSeries(&r) != name })
+		for x, rounds := range bench.GroupBy(own, func(r *overlap.Result) float64 { return r.Factor }) {
+			y, _, _ := bench.Range(rounds, func(r *overlap.Result) float64 { return r.Ratio })
 			t.points = append(t.points, plotter.XY{X: x, Y: y})
 			perfect = append(perfect, plotter.XY{X: x, Y: max(1, x) / (1 + x)})
 			p.Y.Max = max(p.Y.Max, y)
 		}
+		slices.SortFunc(t.points, byX)
 		p.add(t)
 	}
-	slices.SortFunc(perfect, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
+	slices.SortFunc(perfect, byX)
 	p.Legend.Add("all is hidden", p.dashed(perfect, ink))
 	return p
 }
+
+func byX(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) }
