@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/bulk"
@@ -70,14 +71,7 @@ func tuneCopies(ctx context.Context, ctl Control, conn Conn) error {
 
 // large reports whether any size is so large that links may copy it in several ways.
 func (r *Request) large() bool {
-	for i := range r.Plans {
-		for _, n := range r.Plans[i].Size {
-			if n >= bulk.MinString {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Plans, func(p Plan) bool { return slices.Max(p.Size) >= bulk.MinString })
 }
 
 // WriteText writes up to two lines.

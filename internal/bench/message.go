@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed33544411/rma/internal/message"
@@ -67,22 +68,12 @@ func (t *tally) Complete(_ uint32, n int, err error) {
 
 // hasOp reports whether the request measures op.
 func (r *Request) hasOp(op Op) bool {
-	for i := range r.Plans {
-		if r.Plans[i].Op == op {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Op == op })
 }
 
 // chooses reports whether any messages go as the model chooses.
 func (r *Request) chooses() bool {
-	for i := range r.Plans {
-		if r.Plans[i].Op == Send && r.Plans[i].Mode == Modes[0] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Op == Send && p.Mode == Modes[0] })
 }
 
 // openMessages opens and connects the message channel of s, and calibrates it if

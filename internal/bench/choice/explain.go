@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/seed33544411/rma/coll"
@@ -186,11 +187,7 @@ func (x *Explanation) WriteText(w io.Writer) error {
 	}
 	row("µs", func(w *Way) string { return w.Name })
 	for term := range logp.Term(logp.NumTerms) {
-		some := false
-		for i := range x.Ways {
-			some = some || x.Ways[i].Terms[term.String()] != 0
-		}
-		if some {
+		if slices.ContainsFunc(x.Ways, func(w Way) bool { return w.Terms[term.String()] != 0 }) {
 			row(term.String(), func(w *Way) string {
 				if v := w.Terms[term.String()]; v != 0 {
 					return fmt.Sprintf("%.2f", v)
@@ -205,11 +202,7 @@ func (x *Explanation) WriteText(w io.Writer) error {
 		}
 		return fmt.Sprintf("%.2f", w.PredictUS)
 	})
-	measured := false
-	for i := range x.Ways {
-		measured = measured || x.Ways[i].MeasuredUS != 0
-	}
-	if measured {
+	if slices.ContainsFunc(x.Ways, func(w Way) bool { return w.MeasuredUS != 0 }) {
 		row("measured", func(w *Way) string {
 			if w.MeasuredUS == 0 {
 				return "-"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -71,48 +72,42 @@ func (g Gain) String() string {
 
 // SummarizeMixing combines the results of a Request with Mixing: mix by mix, then all.
 func SummarizeMixing(rs []Result) (out []Mixing) {
-	var mixes []string
+	for mix, own := range bench.GroupBy(rs, func(r *Result) string { return r.Mix }) {
+		out = append(out, mixingOf(mix, own))
+	}
+	return append(out, mixingOf("all", rs))
+}
+
+func mixingOf(mix string, rs []Result) Mixing {
+	m := Mixing{Mix: mix, Cells: len(rs)}
+	var single, best, fixed []float64
+	var forced [logp.NumModes][]float64
 	for i := range rs {
-		if !slices.Contains(mixes, rs[i].Mix) {
-			mixes = append(mixes, rs[i].Mix)
+		r := &rs[i]
+		m.Fabric = r.Fabric
+		t := r.Modes.array()
+		for i, us := range t {
+			forced[i] = append(forced[i], us/r.AutoUS)
+		}
+		if len(r.Series.Thresholds) > 0 {
+			fixed = append(fixed, timeOf(r.Series.Thresholds)/r.AutoUS)
+		}
+		if !r.PlanMixes {
+			continue
+		}
+		m.Mixed++
+		best = append(best, t[least(t[:])]/r.AutoUS)
+		if one, err := logp.ParseMode(r.Single); err == nil {
+			single = append(single, t[one]/r.AutoUS)
 		}
 	}
-	for _, mix := range append(mixes, "all") {
-		m := Mixing{Mix: mix}
-		var single, best, fixed []float64
-		var forced [logp.NumModes][]float64
-		for i := range rs {
-			r := &rs[i]
-			if mix != "all" && r.Mix != mix {
-				continue
-			}
-			m.Fabric = r.Fabric
-			m.Cells++
-			for i, us := range r.Modes.array() {
-				forced[i] = append(forced[i], us/r.AutoUS)
-			}
-			if len(r.Series.Thresholds) > 0 {
-				fixed = append(fixed, timeOf(r.Series.Thresholds)/r.AutoUS)
-			}
-			if !r.PlanMixes {
-				continue
-			}
-			m.Mixed++
-			t := r.Modes.array()
-			best = append(best, t[least(t[:])]/r.AutoUS)
-			if one, err := logp.ParseMode(r.Single); err == nil {
-				single = append(single, t[one]/r.AutoUS)
-			}
+	for i := range forced {
+		if g := gainOf(forced[i]); m.FixedMode == "" || g.Mean < m.OverFixed.Mean {
+			m.FixedMode, m.OverFixed = logp.Mode(i).String(), g
 		}
-		for i := range forced {
-			if g := gainOf(forced[i]); m.FixedMode == "" || g.Mean < m.OverFixed.Mean {
-				m.FixedMode, m.OverFixed = logp.Mode(i).String(), g
-			}
-		}
-		m.OverSingle, m.OverBest, m.OverThresholds = gainOf(single), gainOf(best), gainOf(fixed)
-		out = append(out, m)
 	}
-	return out
+	m.OverSingle, m.OverBest, m.OverThresholds = gainOf(single), gainOf(best), gainOf(fixed)
+	return m
 }
 
 // WriteMixing writes ms as a table.

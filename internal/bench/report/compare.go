@@ -7,7 +7,6 @@ import (
 	"image/color"
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -143,12 +142,8 @@ func WriteCompare(w io.Writer, rows []compare.Row, at time.Time) error {
 		return err
 	}
 	var machines []bench.Machine
-	for _, r := range rows {
-		m := r.Machine
-		m.TimerNS = 0 // it differs from run to run
-		if !slices.Contains(machines, m) {
-			machines = append(machines, m)
-		}
+	for m := range bench.GroupBy(rows, func(r *compare.Row) bench.Machine { return sameMachine(r.Machine) }) {
+		machines = append(machines, m)
 	}
 	return comparePage.Execute(w, map[string]any{
 		"When": when(at), "Figures": figures(plots), "Rows": rows, "Machines": machines,

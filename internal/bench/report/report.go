@@ -150,19 +150,20 @@ func css(c color.NRGBA) template.CSS {
 func (r *Report) machines() []machine {
 	h := home(r.Results)
 	var out []machine
-	for _, res := range r.Results {
-		m := res.Machine
-		m.TimerNS = 0 // it differs from run to run
-		i := slices.IndexFunc(out, func(x machine) bool { y := x.Machine; y.TimerNS = 0; return y == m })
-		if i < 0 {
-			i = len(out)
-			out = append(out, machine{Machine: res.Machine})
+	for _, own := range bench.GroupBy(r.Results, func(r *bench.Result) bench.Machine { return sameMachine(r.Machine) }) {
+		m := machine{Machine: own[0].Machine}
+		for n := range bench.GroupBy(own, func(r *bench.Result) string { return seriesName(*r, h) }) {
+			m.Series = append(m.Series, n)
 		}
-		if n := seriesName(res, h); !slices.Contains(out[i].Series, n) {
-			out[i].Series = append(out[i].Series, n)
-		}
+		out = append(out, m)
 	}
 	return out
+}
+
+// sameMachine returns m without what differs from run to run.
+func sameMachine(m bench.Machine) bench.Machine {
+	m.TimerNS = 0
+	return m
 }
 
 // WriteHTML writes the page.

@@ -65,12 +65,8 @@ func colors(rs []bench.Result) map[string]color.NRGBA {
 	spare := 0
 	var names []string
 	fabric := map[string]string{}
-	for _, r := range rs {
-		n := seriesName(r, h)
-		if _, ok := fabric[n]; !ok {
-			fabric[n] = r.Fabric
-			names = append(names, n)
-		}
+	for n, own := range bench.GroupBy(rs, func(r *bench.Result) string { return seriesName(*r, h) }) {
+		names, fabric[n] = append(names, n), own[0].Fabric
 	}
 	slices.SortFunc(names, func(a, b string) int { // a fabric's plain series gets the fabric's colour
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
@@ -89,20 +85,11 @@ func colors(rs []bench.Result) map[string]color.NRGBA {
 
 // split groups the results of one test and operation into series.
 func split(rs []bench.Result, t bench.Test, op bench.Op, home string, cs map[string]color.NRGBA) []series {
-	by := map[string]map[int][]bench.Result{}
-	for _, r := range rs {
-		if r.Test == t && r.Op == op {
-			n := seriesName(r, home)
-			if by[n] == nil {
-				by[n] = map[int][]bench.Result{}
-			}
-			by[n][r.Size] = append(by[n][r.Size], r)
-		}
-	}
+	rs = slices.DeleteFunc(slices.Clone(rs), func(r bench.Result) bool { return r.Test != t || r.Op != op })
 	var out []series
-	for n, sizes := range by {
+	for n, own := range bench.GroupBy(rs, func(r *bench.Result) string { return seriesName(*r, home) }) {
 		s := series{name: n, color: cs[n]}
-		for _, rounds := range sizes {
+		for _, rounds := range bench.GroupBy(own, func(r *bench.Result) int { return r.Size }) {
 			s.rs = append(s.rs, median(rounds))
 		}
 		slices.SortFunc(s.rs, func(a, b bench.Result) int { return cmp.Compare(a.Size, b.Size) })
