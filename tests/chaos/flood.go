@@ -6,6 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,12 +36,9 @@ type flood struct {
 func (f *flood) add(addr string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, a := range f.addrs {
-		if a == addr {
-			return
-		}
+	if !slices.Contains(f.addrs, addr) {
+		f.addrs = append(f.addrs, addr)
 	}
-	f.addrs = append(f.addrs, addr)
 }
 
 // run floods until ctx ends.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -93,12 +94,8 @@ func limits(ctx context.Context, r *round) {
 // runtimeGaveUp reports whether the process was ended by Go's own runtime, which needs
 // memory, threads and its poller.
 func runtimeGaveUp(text string) bool {
-	for _, why := range []string{"out of memory", "failed to reserve page summary memory", "runtime: cannot allocate memory", "failed to create new OS thread", "runtime: netpollinit", "runtime: epollctl", "runtime: eventfd"} {
-		if strings.Contains(text, why) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"out of memory", "failed to reserve page summary memory", "runtime: cannot allocate memory", "failed to create new OS thread",
+		"runtime: netpollinit", "runtime: epollctl", "runtime: eventfd"}, func(why string) bool { return strings.Contains(text, why) })
 }
 
 // poverty returns the command prefix that restricts a rank, its name, and the control group
