@@ -184,15 +184,11 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 			return shown(session.OverlapInJob(ctx, f.req, nil)) // this rank has no results to write
 		}
 	}
-	var peers overlapPeers
+	var peers *compare.Overlap
 	total := f.req.Points()
 	if len(f.peers) > 0 {
 		var err error
-		if f.req.What == "overlap" {
-			peers, err = compare.NewOverlap(ctx, f.req.Fabric, f.peers)
-		} else {
-			peers, err = compare.NewBeside(ctx, f.req.Fabric, f.peers)
-		}
+		peers, err = compare.NewOverlap(ctx, f.req.What, f.req.Fabric, f.peers)
 		switch {
 		case errors.Is(err, compare.ErrPeer), errors.Is(err, compare.ErrFabric):
 			return usage(fmt.Errorf("--peers: %w", err))
@@ -219,15 +215,8 @@ func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	return writeRows(&f.outFlags, s, rs, overlap.WriteText)
 }
 
-// overlapPeers measures other libraries.
-type overlapPeers interface {
-	Points(r *overlap.Request) int
-	Round(ctx context.Context, r *overlap.Request, round int, emit func(overlap.Result) error) error
-	Close() error
-}
-
 // inTurn measures this library and its peers in each round.
-func (f *overlapFlags) inTurn(ctx context.Context, s streams, peers overlapPeers, emit func(overlap.Result) error) error {
+func (f *overlapFlags) inTurn(ctx context.Context, s streams, peers *compare.Overlap, emit func(overlap.Result) error) error {
 	one := f.req
 	one.Rounds = 1
 	for round := range f.req.Rounds {

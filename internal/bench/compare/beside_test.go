@@ -50,7 +50,7 @@ func TestBesideOfPeersInstalledHere(t *testing.T) {
 	}
 	for _, l := range mpiLibraries[:2] { // the third is the second with a progress thread
 		ctx := testutil.Context(t, testutil.Limit)
-		b, err := NewBeside(ctx, "shm", []string{l.name})
+		b, err := NewOverlap(ctx, "beside", "shm", []string{l.name})
 		if err != nil {
 			require.ErrorIs(t, err, ErrMissing)
 			t.Log(err)

@@ -35,10 +35,7 @@ func compile(cc, source string) func(ctx context.Context, dir string) error {
 		defer cancel()
 		var out bounded
 		c := command(ctx, []string{cc, "-O2", "-o", compiled(dir), filepath.Join(dir, source)}, nil, &out, &out)
-		if err := c.Start(); err != nil {
-			return err
-		}
-		if err := wait(c); err != nil {
+		if err := run(c); err != nil {
 			return fmt.Errorf("%s %s: %w%s", filepath.Base(cc), source, err, tail(&out))
 		}
 		return nil

@@ -26,9 +26,8 @@
 //	gopeer.go   Go libraries, by the programs of bench/peers; gotool.go builds them
 //	process.go  the processes of a run: group_unix.go ends them, pin_linux.go pins them
 //	            to processors, listen.go waits until a server is ready
-//	mpiprogram.go  programs of csrc with several MPI libraries: overlap.go transfers beside
-//	            computation, beside.go small operations beside other work, collective.go
-//	            collective operations
+//	mpiprogram.go  programs of csrc with several MPI libraries: overlap.go transfers and
+//	            small operations beside other work, collective.go collective operations
 //	request.go  Request, Run: rounds in alternation
 //	cpu.go      processor time of peers
 //	row.go      Row: table and JSON lines; plot.go bars of text

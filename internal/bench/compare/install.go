@@ -44,11 +44,7 @@ func install(ctx context.Context, fabric string, peers []*Peer, w io.Writer, roo
 	defer cancel()
 	fmt.Fprintln(w, strings.Join(args, " "))
 	var out bounded
-	c := command(ctx, args, []string{"DEBIAN_FRONTEND=noninteractive"}, &out, &out)
-	err := c.Start()
-	if err == nil {
-		err = wait(c)
-	}
+	err := run(command(ctx, args, []string{"DEBIAN_FRONTEND=noninteractive"}, &out, &out))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -101,10 +101,7 @@ func (m *mpiProgram) run(ctx context.Context, l *mpiLibrary, limit time.Duration
 	launch = append(launch, "-n", fmt.Sprint(ranks), compiled(j.Dir))
 	var out, told bounded
 	c := command(ctx, append(launch, args...), slices.Concat(env, l.env), &out, &told)
-	if err := c.Start(); err != nil {
-		return nil, err
-	}
-	if err := wait(c); err != nil {
+	if err := run(c); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}

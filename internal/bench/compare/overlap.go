@@ -1,38 +1,60 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed33544411/rma/internal/bench/overlap"
 )
 
-// Overlap measures communication during computation of MPI libraries. Close it.
+// Overlap measures what package overlap does with MPI libraries: transfers during computation, and
+// small operations beside computation, waiting threads or streams. Close it.
 type Overlap struct{ *mpiProgram }
 
-// NewOverlap compiles the programs of the named libraries. Errors wrap ErrPeer, ErrFabric or
-// ErrMissing.
-func NewOverlap(ctx context.Context, fabric string, names []string) (*Overlap, error) {
-	m, err := newMPIProgram(ctx, "overlap.c", fabric, names)
+// NewOverlap compiles the program for requests of the kind what with the named libraries. Errors
+// wrap ErrPeer, ErrFabric or ErrMissing.
+func NewOverlap(ctx context.Context, what, fabric string, names []string) (*Overlap, error) {
+	source := "beside.c"
+	if what == "overlap" {
+		source = "overlap.c"
+	}
+	m, err := newMPIProgram(ctx, source, fabric, names)
 	return &Overlap{m}, err
 }
 
+// cells returns the points of r that MPI libraries have: they cannot wait for signals.
+func (*Overlap) cells(r *overlap.Request) []overlap.Result {
+	return slices.DeleteFunc(r.Cells(), func(x overlap.Result) bool { return x.Beside == "signals" })
+}
+
 // Points returns the number of results of a round.
-func (o *Overlap) Points(r *overlap.Request) int { return len(o.libraries) * len(r.Cells()) }
+func (o *Overlap) Points(r *overlap.Request) int { return len(o.libraries) * len(o.cells(r)) }
 
 // overlapLimit bounds one run, except for the time of its series.
-const overlapLimit = 2 * time.Minute
+const overlapLimit = 3 * time.Minute
 
-// Round measures every point of r once with every peer.
+// Round measures every point of r once with every library.
 func (o *Overlap) Round(ctx context.Context, r *overlap.Request, round int, emit func(overlap.Result) error) error {
+	series := strconv.FormatFloat(float64(r.Time)/float64(time.Millisecond), 'g', -1, 64)
 	for i := range o.libraries {
 		l := &o.libraries[i]
-		for _, x := range r.Cells() {
+		for _, x := range o.cells(r) {
 			x.Library, x.Fabric, x.Round = l.name, o.fabric, round
-			if err := o.measure(ctx, l, r.Time, &x); err != nil {
-				return fmt.Errorf("overlap of %s: %w", l.name, err)
+			args, parse := besideArgs(&x), parseBeside
+			if x.What == "overlap" {
+				args, parse = overlapArgs(&x), parseOverlap
+			}
+			out, err := o.run(ctx, l, overlapLimit+8*r.Time, 2, append(slices.Clone(args), series)...)
+			if err == nil {
+				err = parse(out, &x)
+			}
+			if err != nil {
+				return fmt.Errorf("%s %s of %s: %w", x.What, strings.Join(args, " "), l.name, err)
 			}
 			if err := emit(x); err != nil {
 				return err
@@ -42,17 +64,7 @@ func (o *Overlap) Round(ctx context.Context, r *overlap.Request, round int, emit
 	return nil
 }
 
-// measure measures the point that x describes, and completes x.
-func (o *Overlap) measure(ctx context.Context, l *mpiLibrary, series time.Duration, x *overlap.Result) error {
-	args := append(overlapArgs(x), strconv.FormatFloat(float64(series)/float64(time.Millisecond), 'g', -1, 64))
-	out, err := o.run(ctx, l, overlapLimit+8*series, 2, args...)
-	if err != nil {
-		return err
-	}
-	return parseOverlap(out, x)
-}
-
-// overlapArgs returns the arguments that name a point.
+// overlapArgs returns the arguments by which csrc/overlap.c names a point.
 func overlapArgs(x *overlap.Result) []string {
 	return []string{x.Op, strconv.Itoa(x.Size), x.Who, strconv.FormatFloat(x.Factor, 'g', -1, 64)}
 }
@@ -68,5 +80,22 @@ func parseOverlap(out []byte, x *overlap.Result) error {
 	}
 	x.Samples = int(v[3])
 	x.Derive(v[0], v[1], v[2])
+	return nil
+}
+
+// besideArgs returns the arguments by which csrc/beside.c names a point.
+func besideArgs(x *overlap.Result) []string {
+	return []string{x.What, x.Op, cmp.Or(x.Beside, "-"), strconv.Itoa(x.Count), strconv.Itoa(x.Size)}
+}
+
+// parseBeside reads the line that csrc/beside.c prints for the point x.
+func parseBeside(out []byte, x *overlap.Result) error {
+	v, err := parsePoint(out, "beside.c", besideArgs(x), 6, func(v []float64) bool {
+		return v[0] > 0 && v[1] <= v[2] && v[2] <= v[3] && v[4] >= 1 && v[4] <= 1e9
+	})
+	if err != nil {
+		return err
+	}
+	x.Mean, x.P50, x.P99, x.Max, x.Samples, x.MBs = v[0], v[1], v[2], v[3], int(v[4]), v[5]
 	return nil
 }

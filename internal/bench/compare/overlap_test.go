@@ -46,9 +46,9 @@ func TestParseOverlap(t *testing.T) {
 func TestOverlapRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, testutil.Limit)
-	_, err := NewOverlap(ctx, "shm", []string{"lam"})
+	_, err := NewOverlap(ctx, "overlap", "shm", []string{"lam"})
 	require.ErrorIs(t, err, ErrPeer)
-	_, err = NewOverlap(ctx, "verbs", []string{"openmpi"})
+	_, err = NewOverlap(ctx, "overlap", "verbs", []string{"openmpi"})
 	require.ErrorIs(t, err, ErrFabric)
 }
 
@@ -65,7 +65,7 @@ func TestOverlapOfPeersInstalledHere(t *testing.T) {
 			continue
 		}
 		ctx := testutil.Context(t, testutil.Limit)
-		o, err := NewOverlap(ctx, "shm", []string{l.name})
+		o, err := NewOverlap(ctx, "overlap", "shm", []string{l.name})
 		require.NoError(t, err)
 		req := overlap.Request{
 			What: "overlap", Ops: overlap.OverlapOps, Who: []string{"both"}, Sizes: []int{64 << 10}, Ratios: []float64{1},

@@ -143,6 +143,14 @@ func command(ctx context.Context, args, env []string, out, diag *bounded) *exec.
 	return c
 }
 
+// run starts c, waits for it, and ends the rest of its group.
+func run(c *exec.Cmd) error {
+	if err := c.Start(); err != nil {
+		return err
+	}
+	return wait(c)
+}
+
 // wait waits for c and ends the rest of its group.
 func wait(c *exec.Cmd) error {
 	defer sweep(c)
