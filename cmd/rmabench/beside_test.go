@@ -34,8 +34,7 @@ func jsonLines[T any](t *testing.T, out string) (rows []T) {
 
 func TestRendezvousOverRealProcesses(t *testing.T) {
 	for _, fabric := range fabrics {
-		code, out, errs := rmabench(t, "rendezvous", "--fabric", fabric, "--sizes", "64K,1M", "--rounds", "2", "--time", "2ms", "--window", "4", "--format", "json")
-		require.Equal(t, exitOK, code, errs)
+		out, errs := succeeds(t, "rendezvous", "--fabric", fabric, "--sizes", "64K,1M", "--rounds", "2", "--time", "2ms", "--window", "4", "--format", "json")
 		require.Contains(t, errs, "12/12 (100 %), about 0s left: "+fabric+" bw get", "progress")
 		rows := jsonLines[bench.Beside](t, out)
 		require.Len(t, rows, 2)
@@ -73,8 +72,7 @@ func TestCompareWithUCX(t *testing.T) {
 		t.Skip("ucx_perftest is not installed (ucx-utils)")
 	}
 	for _, fabric := range fabrics {
-		code, out, errs := rmabench(t, "compare", "--fabric", fabric, "--tests", "rate:64", "--mode", "gather", "--rounds", "1", "--time", "5ms", "--format", "json")
-		require.Equal(t, exitOK, code, errs)
+		out, _ := succeeds(t, "compare", "--fabric", fabric, "--tests", "rate:64", "--mode", "gather", "--rounds", "1", "--time", "5ms", "--format", "json")
 		rows := jsonLines[compare.Row](t, out)
 		require.Len(t, rows, 1)
 		r := rows[0]
@@ -96,8 +94,7 @@ func TestComparePuts(t *testing.T) {
 		t.Skip("ucx_perftest is not installed (ucx-utils)")
 	}
 	for _, fabric := range fabrics {
-		code, out, errs := rmabench(t, "compare", "--fabric", fabric, "--tests", "put:8,putbw:64K", "--rounds", "1", "--time", "5ms", "--limit", "5s", "--format", "json")
-		require.Equal(t, exitOK, code, errs)
+		out, _ := succeeds(t, "compare", "--fabric", fabric, "--tests", "put:8,putbw:64K", "--rounds", "1", "--time", "5ms", "--limit", "5s", "--format", "json")
 		rows := jsonLines[compare.Row](t, out)
 		require.Len(t, rows, 2)
 		for i, kind := range []compare.Kind{compare.Put, compare.PutBW} {
@@ -122,10 +119,7 @@ func TestBesideUsageErrors(t *testing.T) {
 		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --through air": "want engine or channel", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
 		"compare --rounds 0": "positive", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
 	} {
-		code, out, errs := rmabench(t, strings.Fields(args)...)
-		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
-		require.Contains(t, errs, says, args)
-		require.Empty(t, out, args)
+		refused(t, says, strings.Fields(args)...)
 	}
 }
 
@@ -135,15 +129,13 @@ func TestBusyRanksOverRealProcesses(t *testing.T) {
 	for _, args := range []string{"overlap --sizes 64K --who both --ratios 1 --op message,get", "reactivity --op get,handler --goroutines 0 --gap 1ms", "threads --beside signals --goroutines 2", "concurrent --beside puts --sizes 64K --streams 1", "load --op get --busy 1 --spin default,-1"} {
 		words := append(strings.Fields(args), "--rounds", "1", "--time", "1ms")
 		for _, fabric := range fabrics {
-			code, out, errs := rmabench(t, append(words, "--fabric", fabric, "--format", "json")...)
-			require.Equal(t, exitOK, code, errs)
+			out, _ := succeeds(t, append(words, "--fabric", fabric, "--format", "json")...)
 			rs := jsonLines[overlap.Result](t, out)
 			require.Len(t, rs, 2)
 			require.Equal(t, fabric, rs[0].Fabric)
 		}
 		file := filepath.Join(t.TempDir(), "table")
-		code, out, errs := rmabench(t, append(words, "--fabric", fabrics[0], "--out", file)...)
-		require.Equal(t, exitOK, code, errs)
+		out, _ := succeeds(t, append(words, "--fabric", fabrics[0], "--out", file)...)
 		require.Empty(t, out)
 		table, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -173,8 +165,7 @@ func TestOverlapOfPeers(t *testing.T) {
 func TestSwitchOverRealProcesses(t *testing.T) {
 	for _, fabric := range fabrics {
 		page := filepath.Join(t.TempDir(), "switch.html")
-		code, out, errs := rmabench(t, "switch", "--fabric", fabric, "-n", "1,16", "--max", "32K", "--rounds", "3", "--time", "1ms", "--sampling", "50ms", "--calibration", "100ms", "--format", "json", "--html", page)
-		require.Equal(t, exitOK, code, errs)
+		out, _ := succeeds(t, "switch", "--fabric", fabric, "-n", "1,16", "--max", "32K", "--rounds", "3", "--time", "1ms", "--sampling", "50ms", "--calibration", "100ms", "--format", "json", "--html", page)
 		cs, err := choice.ReadCurves(strings.NewReader(out))
 		require.NoError(t, err)
 		require.Len(t, cs, 2)

@@ -26,8 +26,7 @@ func TestChoiceOverRealProcesses(t *testing.T) {
 	for _, fabric := range fabrics {
 		t.Run(fabric, func(t *testing.T) {
 			page := filepath.Join(t.TempDir(), "choice.html")
-			code, out, errs := rmabench(t, "choice", "--fabric", fabric, "--grid", tinyGrid(t), "--time", "5ms", "--rounds", "3", "--format", "json", "--html", page)
-			require.Equal(t, exitOK, code, errs)
+			out, _ := succeeds(t, "choice", "--fabric", fabric, "--grid", tinyGrid(t), "--time", "5ms", "--rounds", "3", "--format", "json", "--html", page)
 			rs, ss, err := choice.Read(strings.NewReader(out))
 			require.NoError(t, err)
 			require.Len(t, rs, 6)
@@ -65,8 +64,7 @@ func TestChoiceOfPiecesOverRealProcesses(t *testing.T) {
 	for _, fabric := range fabrics {
 		for _, op := range []string{"put", "get"} {
 			t.Run(fabric+"/"+op, func(t *testing.T) {
-				code, out, errs := rmabench(t, "choice", "--op", op, "--fabric", fabric, "--grid", grid, "--time", "5ms", "--rounds", "3", "--no-calibration", "--format", "json")
-				require.Equal(t, exitOK, code, errs)
+				out, _ := succeeds(t, "choice", "--op", op, "--fabric", fabric, "--grid", grid, "--time", "5ms", "--rounds", "3", "--no-calibration", "--format", "json")
 				ls := strings.Split(strings.TrimSpace(out), "\n")
 				require.Len(t, ls, 7)
 				for _, l := range ls[:6] {
@@ -94,8 +92,7 @@ func TestChoiceOfPiecesOverRealProcesses(t *testing.T) {
 
 func TestExplainPieces(t *testing.T) {
 	t.Parallel()
-	code, out, errs := rmabench(t, "explain", "--op", "get", "--fabric", "shm", "--batch", "64x64", "--measure", "--time", "5ms", "--rounds", "1")
-	require.Equal(t, exitOK, code, errs)
+	out, _ := succeeds(t, "explain", "--op", "get", "--fabric", "shm", "--batch", "64x64", "--measure", "--time", "5ms", "--rounds", "1")
 	for _, want := range []string{"64 pieces of a get, 4096 bytes over shm", "chain", "group", "predicted", "measured"} {
 		require.Contains(t, out, want)
 	}
@@ -117,8 +114,7 @@ func TestExplainCollective(t *testing.T) {
 
 func TestChoiceEndsWithItsBudget(t *testing.T) {
 	t.Parallel()
-	code, out, errs := rmabench(t, "choice", "--fabric", "shm", "--grid", "small", "--time", "1ms", "--rounds", "1", "--budget", "1ns", "--format", "json")
-	require.Equal(t, exitOK, code, errs)
+	out, _ := succeeds(t, "choice", "--fabric", "shm", "--grid", "small", "--time", "1ms", "--rounds", "1", "--budget", "1ns", "--format", "json")
 	rs, ss, err := choice.Read(strings.NewReader(out))
 	require.NoError(t, err)
 	require.Empty(t, rs)
@@ -129,8 +125,7 @@ func TestChoiceEndsWithItsBudget(t *testing.T) {
 func TestExplainOverRealProcesses(t *testing.T) {
 	for _, fabric := range fabrics {
 		t.Run(fabric, func(t *testing.T) {
-			code, out, errs := rmabench(t, "explain", "--fabric", fabric, "--batch", "8x128,1x1M", "--measure", "--time", "5ms", "--rounds", "3", "--format", "json")
-			require.Equal(t, exitOK, code, errs)
+			out, _ := succeeds(t, "explain", "--fabric", fabric, "--batch", "8x128,1x1M", "--measure", "--time", "5ms", "--rounds", "3", "--format", "json")
 			var x choice.Explanation
 			require.NoError(t, json.Unmarshal([]byte(out), &x))
 			require.Equal(t, 9, x.Messages)
@@ -155,8 +150,7 @@ func TestExplainOverRealProcesses(t *testing.T) {
 
 func TestExplainWithoutMeasuring(t *testing.T) {
 	t.Parallel()
-	code, out, errs := rmabench(t, "explain", "--fabric", "shm", "--batch", "64x64")
-	require.Equal(t, exitOK, code, errs)
+	out, _ := succeeds(t, "explain", "--fabric", "shm", "--batch", "64x64")
 	require.Contains(t, out, "plan: ")
 	require.Contains(t, out, "predicted")
 	require.NotRegexp(t, `(?m)^ *measured `, out, "a row of times")
@@ -171,10 +165,7 @@ func TestChoiceUsageErrors(t *testing.T) {
 		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument", "choice --op send": "want message", "choice --op put --html x": "not with --op", "ablate --op put": "unknown flag",
 		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "requires --mixing", "ablate --mixing --seeds -1": "seeds", "explain --batch 8y": "batch", "explain --coll fold": "operation of package coll", "explain --coll bcast --measure": "excludes", "explain --coll bcast --size 1,2": "one size", "explain --coll bcast --hosts 9": "8 ranks on 9 hosts", "explain --coll bcast --hosts 2 --between shm": "want tcp", "explain --rails 1s:1": "want 2 to 4", "explain --rails 1s:1,1s:1 --coll bcast": "excludes", "explain --rails 1s:1,1s:1 --size x": "size", "explain --rails 1s:1,1s:1 --format x": "format", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "choice --recalibrate -1": "every", "explain --batch 8 --time 0s": "positive",
 	} {
-		code, out, errs := rmabench(t, strings.Fields(args)...)
-		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
-		require.Contains(t, errs, says, args)
-		require.Empty(t, out, args)
+		refused(t, says, strings.Fields(args)...)
 	}
 }
 
@@ -182,8 +173,7 @@ func TestAblateOverRealProcesses(t *testing.T) {
 	t.Parallel()
 	for _, fabric := range fabrics {
 		t.Run(fabric, func(t *testing.T) {
-			code, out, errs := rmabench(t, "ablate", "-q", "--fabric", fabric, "--time", "1ms", "--rounds", "1", "--format", "json")
-			require.Equal(t, exitOK, code, errs)
+			out, _ := succeeds(t, "ablate", "-q", "--fabric", fabric, "--time", "1ms", "--rounds", "1", "--format", "json")
 			ls := strings.Split(strings.TrimSpace(out), "\n")
 			require.Len(t, ls, choice.AblationRows())
 			seen := map[string]bool{}

@@ -50,6 +50,24 @@ func rmabench(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, o.String(), e.String()
 }
 
+// succeeds is rmabench for a command that must not fail.
+func succeeds(t *testing.T, args ...string) (out, errs string) {
+	t.Helper()
+	code, out, errs := rmabench(t, args...)
+	require.Equal(t, exitOK, code, "%v: %s", args, errs)
+	return out, errs
+}
+
+// refused is rmabench for a wrong use, whose error contains says.
+func refused(t *testing.T, says string, args ...string) {
+	t.Helper()
+	code, out, errs := rmabench(t, args...)
+	require.Equal(t, exitUsage, code, "%v: %s", args, errs)
+	require.Contains(t, errs, says, "%v", args)
+	require.Equal(t, 1, strings.Count(errs, "\n"), "one line: %s", errs)
+	require.Empty(t, out, "%v", args)
+}
+
 // fast keeps real measurements short.
 func fast(args ...string) []string {
 	return append(args, "--time", "5ms", "--iters", "20", "--stall", testutil.Limit.String())
@@ -65,8 +83,7 @@ func TestMeasureOverRealProcesses(t *testing.T) {
 			t.Run(fabric+" "+c, func(t *testing.T) {
 				f := strings.Fields(c)
 				args := append([]string{f[0], "--op", f[1], "--sizes", f[2], "--fabric", fabric, "--format", "json"}, f[3:]...)
-				code, out, errs := rmabench(t, fast(args...)...)
-				require.Equal(t, exitOK, code, errs)
+				out, _ := succeeds(t, fast(args...)...)
 				rs, err := bench.ReadJSON(strings.NewReader(out))
 				require.NoError(t, err, out)
 				sizes, err := bench.ParseSizes(f[2])
@@ -97,8 +114,7 @@ func TestValidateOverRealProcesses(t *testing.T) {
 		for _, c := range []string{"lat put 1,8,100,4K", "lat get 70000", "bw put 100,64K", "bw get 4K", "rate fadd 8", "lat cas 8", "lat eager 1,8,9000", "bw eager 10000", "lat send 1,8,9000,700K", "bw send 1,10000,2M"} {
 			t.Run(fabric+" "+c, func(t *testing.T) {
 				f := strings.Fields(c)
-				code, out, errs := rmabench(t, fast(f[0], "--op", f[1], "--sizes", f[2], "--fabric", fabric, "--validate")...)
-				require.Equal(t, exitOK, code, errs)
+				out, _ := succeeds(t, fast(f[0], "--op", f[1], "--sizes", f[2], "--fabric", fabric, "--validate")...)
 				require.Contains(t, out, "validated")
 			})
 		}
@@ -107,8 +123,7 @@ func TestValidateOverRealProcesses(t *testing.T) {
 
 func TestFabricAutoChoosesSharedMemoryHere(t *testing.T) {
 	t.Parallel()
-	code, out, errs := rmabench(t, fast("lat", "--sizes", "8", "--format", "json")...)
-	require.Equal(t, exitOK, code, errs)
+	out, _ := succeeds(t, fast("lat", "--sizes", "8", "--format", "json")...)
 	require.Contains(t, out, `"fabric":"shm"`)
 }
 
@@ -124,11 +139,7 @@ func TestUsageErrors(t *testing.T) {
 		"lat --op eager --sizes 1M": "at most 64K", "bw --op send --mode rocket": "want auto", "bw --op put --mode eager": "neither modes nor tags", "bw --op get --tags 2": "neither modes nor tags", "rate --op send --tags 0": "positive", "rate --batch 8": "--op send", "rate --op send --batch 8 --connect h:1": "on this host", "bw --op send --window 4 --batch 8": "batches of 8", "rate --op send --batch 8 --tags 2": "one tag", "lat --op send --batch 8": "unknown flag", "lat --op send --sampling 0s": "positive", "lat --connect h:1 --token-file /dev/null": "other users can read the secret", "serve": "one address", "serve host": "host:port",
 		"info --format xml": "want text", "doctor --format xml": "want text", "lat --time soon": "invalid argument",
 	} {
-		code, out, errs := rmabench(t, strings.Fields(args)...)
-		require.Equal(t, exitUsage, code, "%s: %s", args, errs)
-		require.Contains(t, errs, says, args)
-		require.Empty(t, out, args)
-		require.Equal(t, 1, strings.Count(errs, "\n"), "one line: %s", errs)
+		refused(t, says, strings.Fields(args)...)
 	}
 }
 
@@ -160,8 +171,7 @@ func TestFailuresEndWith1(t *testing.T) {
 func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	t.Parallel()
 	for _, c := range []string{"", "lat", "bw", "rate", "serve", "info", "doctor", "report", "rendezvous", "compare", "switch", "choice", "explain", "ablate", "plogp"} {
-		code, out, errs := rmabench(t, append(strings.Fields(c), "--help")...)
-		require.Equal(t, exitOK, code, errs)
+		out, _ := succeeds(t, append(strings.Fields(c), "--help")...)
 		require.Contains(t, out, "Examples:", c)
 		require.Contains(t, out, "Usage:", c)
 	}
@@ -172,8 +182,7 @@ func TestOutIsAtomic(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "r.csv")
-	code, out, errs := rmabench(t, fast("lat", "--sizes", "8,16", "--format", "csv", "--out", path, "--fabric", "shm")...)
-	require.Equal(t, exitOK, code, errs)
+	out, errs := succeeds(t, fast("lat", "--sizes", "8,16", "--format", "csv", "--out", path, "--fabric", "shm")...)
 	require.Empty(t, out)
 	require.Regexp(t, `^1/2 .*: shm lat put 8\n2/2 .*: shm lat put 16\n$`, errs)
 	b, err := os.ReadFile(path)
@@ -197,8 +206,7 @@ func TestOutIsAtomic(t *testing.T) {
 // The format of benchstat's parser: a name, a count, then pairs of value and unit.
 func TestGoFormatIsABenchmark(t *testing.T) {
 	t.Parallel()
-	code, out, errs := rmabench(t, fast("rate", "--count", "3", "--format", "go", "--fabric", "shm")...)
-	require.Equal(t, exitOK, code, errs)
+	out, _ := succeeds(t, fast("rate", "--count", "3", "--format", "go", "--fabric", "shm")...)
 	line := regexp.MustCompile(`^Benchmark\S+-\d+\s+\d+(\s+[0-9.]+ \S+)+$`)
 	n := 0
 	for l := range strings.Lines(out) {

@@ -40,8 +40,7 @@ func TestPlogpOverRealProcesses(t *testing.T) {
 	}
 	// The page shows both results without a measurement.
 	out := filepath.Join(dir, "page")
-	code, text, errs := rmabench(t, append([]string{"plogp", "--fabric", "none", "--format", "html", "--out", out}, added...)...)
-	require.Equal(t, exitOK, code, errs)
+	text, _ := succeeds(t, append([]string{"plogp", "--fabric", "none", "--format", "html", "--out", out}, added...)...)
 	require.Contains(t, text, "gap between operations")
 	page, err := os.ReadFile(filepath.Join(out, "plogp.html"))
 	require.NoError(t, err)
@@ -58,8 +57,7 @@ func TestPlogpOverRealProcesses(t *testing.T) {
 func sampledCurves(t *testing.T, fabric string) (r bench.PlogpResult, out string) {
 	t.Helper()
 	for budget := 20 * time.Millisecond; ; budget *= 4 {
-		code, out, errs := rmabench(t, append(sampleQuick("--fabric", fabric, "--format", "json", "--label", "x"), "--budget", budget.String())...)
-		require.Equal(t, exitOK, code, errs)
+		out, _ := succeeds(t, append(sampleQuick("--fabric", fabric, "--format", "json", "--label", "x"), "--budget", budget.String())...)
 		rs, err := bench.ReadPlogp(strings.NewReader(out))
 		require.NoError(t, err, out)
 		require.Len(t, rs, 1)
@@ -126,8 +124,7 @@ func TestPlogpSavesAndCompares(t *testing.T) {
 func TestPlogpCalibrates(t *testing.T) {
 	for _, fabric := range fabrics {
 		dir := t.TempDir()
-		code, out, errs := rmabench(t, sampleQuick("--fabric", fabric, "--calibrate", "1500ms", "--save", "--profiles", dir)...)
-		require.Equal(t, exitOK, code, errs)
+		out, _ := succeeds(t, sampleQuick("--fabric", fabric, "--calibrate", "1500ms", "--save", "--profiles", dir)...)
 		require.Contains(t, out, "beyond that, fitted to ")
 		es, err := filepath.Glob(filepath.Join(dir, "*.json"))
 		require.NoError(t, err)

@@ -28,8 +28,7 @@ func results(t *testing.T, path string) []bench.Result {
 // those lines.
 func TestReportShowsTheModel(t *testing.T) {
 	dir := t.TempDir()
-	code, _, errs := rmabench(t, "report", "--fabrics", "tcp", "--tests", "lat", "--ops", "send", "--sizes", "8,4K", "--time", "1ms", "--out", dir)
-	require.Equal(t, exitOK, code, errs)
+	_, errs := succeeds(t, "report", "--fabrics", "tcp", "--tests", "lat", "--ops", "send", "--sizes", "8,4K", "--time", "1ms", "--out", dir)
 	require.Contains(t, errs, "(100 %)")
 	require.Contains(t, errs, "tcp concurrent, ping beside 1") // the last step
 	check := func(dir string) {
@@ -52,8 +51,7 @@ func TestReportShowsTheModel(t *testing.T) {
 	require.Len(t, rep.Overlaps, 9+4+6+4)
 
 	merged := t.TempDir()
-	code, _, errs = rmabench(t, "report", "--fabrics", "none", "--add", lines, "--out", merged)
-	require.Equal(t, exitOK, code, errs)
+	_, errs = succeeds(t, "report", "--fabrics", "none", "--add", lines, "--out", merged)
 	check(merged)
 }
 
@@ -61,8 +59,7 @@ func TestReportShowsTheModel(t *testing.T) {
 func TestReportCutByItsBudget(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	code, _, errs := rmabench(t, "report", "--fabrics", "shm", "--tests", "lat", "--ops", "send", "--sizes", "8", "--time", "1ms", "--choice-budget", "1ns", "--out", dir)
-	require.Equal(t, exitOK, code, errs)
+	_, errs := succeeds(t, "report", "--fabrics", "shm", "--tests", "lat", "--ops", "send", "--sizes", "8", "--time", "1ms", "--choice-budget", "1ns", "--out", dir)
 	require.Contains(t, errs, "(100 %)")
 	var rep report.Report
 	require.NoError(t, readFile(filepath.Join(dir, "results.jsonl"), rep.Add))
@@ -73,8 +70,7 @@ func TestReportCutByItsBudget(t *testing.T) {
 func TestReportOverRealProcesses(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "out")
-	code, out, errs := rmabench(t, "report", "--choice", "none", "--fabrics", "shm,tcp", "--ops", "put,get,fadd", "--sizes", "8:64", "--time", "1ms", "--progress", "all", "--out", dir)
-	require.Equal(t, exitOK, code, errs)
+	out, errs := succeeds(t, "report", "--choice", "none", "--fabrics", "shm,tcp", "--ops", "put,get,fadd", "--sizes", "8:64", "--time", "1ms", "--progress", "all", "--out", dir)
 	rs := results(t, filepath.Join(dir, "results.jsonl"))
 	// each fabric: lat 4+4+1, bw 4+4, rate 3
 	require.Len(t, rs, 2*(9+8+3))
@@ -88,13 +84,11 @@ func TestReportOverRealProcesses(t *testing.T) {
 
 	// Lines measured elsewhere are added; nothing is measured.
 	lines := filepath.Join(t.TempDir(), "vm.jsonl")
-	code, out, errs = rmabench(t, "report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "put", "--sizes", "8,16", "--time", "1ms", "--label", "elsewhere", "--format", "json", "--out", lines, "-q")
-	require.Equal(t, exitOK, code, errs)
+	out, errs = succeeds(t, "report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "put", "--sizes", "8,16", "--time", "1ms", "--label", "elsewhere", "--format", "json", "--out", lines, "-q")
 	require.Empty(t, out+errs)
 	require.Len(t, results(t, lines), 2)
 	merged := t.TempDir()
-	code, _, errs = rmabench(t, "report", "--fabrics", "none", "--add", filepath.Join(dir, "results.jsonl"), "--add", lines, "--out", merged)
-	require.Equal(t, exitOK, code, errs)
+	_, errs = succeeds(t, "report", "--fabrics", "none", "--add", filepath.Join(dir, "results.jsonl"), "--add", lines, "--out", merged)
 	require.Len(t, results(t, filepath.Join(merged, "results.jsonl")), 42)
 	page, err = os.ReadFile(filepath.Join(merged, "report.html"))
 	require.NoError(t, err)
