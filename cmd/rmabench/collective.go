@@ -167,16 +167,16 @@ func (f *collFlags) measure(ctx context.Context, s streams, reqs []collective.Re
 	if f.copies {
 		own = append(own, true)
 	}
-	var all collective.Beside
+	var all []collective.Result
 	failed := f.inTurn(ctx, s, reqs, len(own), func(one *collective.Request, _, i int) error {
 		one.Copies = own[i]
-		return session.CollectiveLocal(ctx, *one, s.err, func(r collective.Result) error { all.Add(r); return nil })
+		return session.CollectiveLocal(ctx, *one, s.err, func(r collective.Result) error { all = append(all, r); return nil })
 	}, func(c *compare.Collective, one *collective.Request, _ int) error {
 		rs, err := c.Latency(ctx, one)
-		all.Add(rs...)
+		all = append(all, rs...)
 		return err
 	})
-	rs := all.Results()
+	rs := collective.Beside(all)
 	if len(rs) == 0 || ctx.Err() != nil {
 		return failed
 	}

@@ -12,16 +12,9 @@ func TestBeside(t *testing.T) {
 	r := func(peer string, ranks int, us float64) Result {
 		return Result{Op: "scan", Size: 8, Ranks: ranks, Fabric: "shm", Peer: peer, US: us, MaxUS: 2 * us}
 	}
-	var b Beside
-	b.Add(r("", 2, 10))
-	b.Add(r("mpich", 2, 20))
-	b.Add(r("", 2, 20))
-	b.Add(r("mpich", 2, 100))
-	b.Add(r("", 2, 40)) // mpich failed
-	b.Add(r("", 4, 1))
 	want := r("mpich", 2, 60)
 	want.Ratio, want.RatioMin, want.RatioMax = 3.5, 2, 5
-	rs := b.Results()
+	rs := Beside([]Result{r("", 2, 10), r("mpich", 2, 20), r("", 2, 20), r("mpich", 2, 100), r("", 2, 40), r("", 4, 1)}) // mpich failed once
 	require.Equal(t, []Result{r("", 2, 20), want, r("", 4, 1)}, rs)
 
 	var w bytes.Buffer
