@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/host"
@@ -201,6 +202,31 @@ func TestOutIsAtomic(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	require.NoError(t, k.commit(), "after discard: nothing to do")
+}
+
+// A pipe or device is written, and a link followed: a file does not take their place.
+func TestOutReplacesFilesOnly(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, file, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	got := make(chan []byte, 1)
+	go func() {
+		b, _ := os.ReadFile(pipe)
+		got <- b
+	}()
+	require.NoError(t, writeFile(pipe, []byte("to the pipe")))
+	require.Equal(t, "to the pipe", string(<-got))
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Symlink("file", link))
+	require.NoError(t, writeFile(link, []byte("to the file")))
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "to the file", string(b))
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	require.Equal(t, []os.FileMode{0, os.ModeSymlink, os.ModeNamedPipe}, []os.FileMode{files[0].Type(), files[1].Type(), files[2].Type()})
 }
 
 // The format of benchstat's parser: a name, a count, then pairs of value and unit.

@@ -26,23 +26,21 @@ type sink struct {
 	bench.Writer
 	w    io.Writer // the underlying writer
 	tmp  *os.File  // nil: standard output
-	path string
+	path string    // that tmp gets at the end; empty: it has its name
 }
 
 // newSink prepares the output before the measurement, so that a path that cannot be written
 // fails early.
 func newSink(stdout io.Writer, format, path string) (*sink, error) {
-	k := &sink{path: path}
-	w := stdout
+	k, w := &sink{}, stdout
+	var err error
 	if path != "" {
-		tmp, err := createBeside(path)
-		if err != nil {
+		if k, err = openFile(path); err != nil {
 			return nil, fmt.Errorf("--out: %w", err)
 		}
-		k.tmp, w = tmp, tmp
+		w = k.tmp
 	}
 	k.w = w
-	var err error
 	if k.Writer, err = bench.NewWriter(w, format); err != nil {
 		k.discard()
 		return nil, usage(err)
@@ -50,23 +48,37 @@ func newSink(stdout io.Writer, format, path string) (*sink, error) {
 	return k, nil
 }
 
-// createBeside creates a temporary file in the directory of path, with the permissions of any
-// other new file.
-func createBeside(path string) (*os.File, error) {
-	if st, err := os.Stat(path); err == nil && st.IsDir() {
+// openFile returns the sink of a file: a temporary one in the directory of path, with the
+// permissions of any other new file. A device or a pipe is written itself, because a file would take
+// its place, as root in /dev even; and so is the file that a link leads to.
+func openFile(path string) (*sink, error) {
+	st, err := os.Stat(path)
+	switch {
+	case err == nil && st.IsDir():
 		return nil, fmt.Errorf("%s is a directory", path)
+	case err == nil && !st.Mode().IsRegular():
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		return &sink{tmp: f}, err
+	}
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		path = to
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return nil, err
 	}
-	return f, f.Chmod(0o644)
+	return &sink{tmp: f, path: path}, f.Chmod(0o644)
 }
 
 // commit renames the temporary file to its final name.
 func (k *sink) commit() error {
 	if k.tmp == nil {
 		return nil
+	}
+	if k.path == "" {
+		err := k.tmp.Close()
+		k.tmp = nil
+		return err
 	}
 	err := errors.Join(k.tmp.Sync(), k.tmp.Close())
 	if err == nil {
@@ -83,7 +95,9 @@ func (k *sink) commit() error {
 func (k *sink) discard() {
 	if k.tmp != nil {
 		k.tmp.Close()
-		os.Remove(k.tmp.Name())
+		if k.path != "" {
+			os.Remove(k.tmp.Name())
+		}
 		k.tmp = nil
 	}
 }
@@ -106,13 +120,12 @@ func writePage(path string, write func(w io.Writer) error) error {
 
 // writeFile writes a file completely or not at all.
 func writeFile(path string, b []byte) error {
-	f, err := createBeside(path)
+	k, err := openFile(path)
 	if err != nil {
 		return err
 	}
-	k := &sink{tmp: f, path: path}
 	defer k.discard()
-	if _, err := f.Write(b); err != nil {
+	if _, err := k.tmp.Write(b); err != nil {
 		return err
 	}
 	return k.commit()
