@@ -271,6 +271,7 @@ func (e *Engine) Progress() bool {
 	if !e.tryLock(ownerApp) {
 		return false
 	}
+	defer crash()
 	e.drives++
 	busy := e.pollOnce()
 	e.release()
@@ -288,6 +289,7 @@ func (e *Engine) Do(f func()) {
 		}
 	}
 	e.want.Add(-1)
+	defer crash()
 	f()
 	e.release()
 }

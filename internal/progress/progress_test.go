@@ -471,6 +471,49 @@ func TestNoDescriptors(t *testing.T) {
 	require.Equal(t, "told", shortOfDescriptors.Start(t).Line(t, testutil.Limit))
 }
 
+// callback is a protocol that calls a function of the application, which panics.
+type callback struct{ nothing }
+
+func (callback) Step() bool { panic("from the callback") }
+
+var panicking = testutil.NewChild("panicking", func(args []string, _ *bufio.Reader, out io.Writer) (err error) {
+	ev, err := event.New()
+	if err != nil {
+		return err
+	}
+	e, err := New([]fabric.Link{&idle{ev: ev, armed: make(chan int64, 1)}}, callback{}, cpu.SpinPolicy{}, cpu.NoHome)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		recover()
+		_, err = fmt.Fprintln(out, "recovered")
+	}()
+	ctx := context.Background()
+	switch w := new(Waiter); args[0] {
+	case "wait":
+		return e.Wait(ctx, w)
+	case "any":
+		_, err = e.WaitAny(ctx, 0, Waiters{w})
+		return err
+	case "progress":
+		e.Progress()
+	case "do":
+		e.Do(func() { panic("from the function") })
+	}
+	return nil
+})
+
+// A panic of a callback ends the process, whichever goroutine drives: where it could be recovered
+// the engine would be owned for ever.
+func TestPanicsEndTheProcess(t *testing.T) {
+	for _, how := range []string{"wait", "any", "progress", "do"} {
+		p := panicking.Start(t, how)
+		line, err := p.Out.ReadString('\n')
+		require.ErrorIs(t, err, io.EOF, "%s: %s", how, line)
+	}
+}
+
 // With the tag rmadebug the engine panics when somebody else than the owner acts.
 func TestOwnersMethodsAssert(t *testing.T) {
 	a, _ := pair(t, sim.Options{})

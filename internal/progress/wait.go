@@ -2,6 +2,8 @@ package progress
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/internal/bubble"
@@ -77,6 +79,7 @@ func (e *Engine) WaitPolling(ctx context.Context, w *Waiter, l Poller) error {
 
 // await is WaitPolling for a w that was not done.
 func await(ctx context.Context, e *Engine, w *Waiter, l Poller) error {
+	defer crash()
 	naps := newNapper(e)
 	for tries := 0; !w.Done(); {
 		if e.tryLock(ownerApp) {
@@ -116,6 +119,17 @@ func await(ctx context.Context, e *Engine, w *Waiter, l Poller) error {
 		return nil
 	}
 	return e.park(ctx, w)
+}
+
+// crash, deferred by what drives the links, ends the process if it panics: a callback of the
+// application has, or its context is nil. On the progress goroutine that ends the process anyway. A
+// caller that recovered the panic, as servers of net/http do, would leave behind an engine that is
+// owned for ever, in which all later calls hang.
+func crash() {
+	if p := recover(); p != nil {
+		go panic(fmt.Sprintf("%v\n\nin a goroutine that drove an rma engine, where it cannot be recovered:\n%s", p, debug.Stack()))
+		select {} // until the process has ended
+	}
 }
 
 // driveRounds is the number of rounds, 5 to 20 µs, after which a goroutine that drives gives in

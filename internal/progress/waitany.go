@@ -41,6 +41,7 @@ type bell struct {
 // No other goroutine may wait for any of them. It does not allocate if one is done soon.
 // Hot path.
 func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error) {
+	defer crash() //hot:allow once for several operations
 	naps := newNapper(e)
 	for n := 1; ; n++ {
 		if i := ws.done(start); i >= 0 {
