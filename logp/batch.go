@@ -17,11 +17,13 @@ const (
 	DestRegistered
 	// InPlace: the receiver uses the message in the ring, without a copy.
 	InPlace
+	// Urgent: is sent first, eager, if an eager message can hold it.
+	Urgent
 	// Joined: the source begins where the source of the preceding message in the batch
 	// ends, under the same key: one read can fetch both.
 	Joined
 
-	knownFlags = 1<<4 - 1
+	knownFlags = 1<<5 - 1
 )
 
 // Message describes one message to the model.

@@ -17,10 +17,22 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 		pl.byPolicy(b, out)
 		return nil
 	}
+	base := s.memory
+	var used ModeSet
+	for _, i := range s.all[:s.urge] {
+		base += s.items[i].e
+		used = used.With(Eager)
+	}
+	if len(s.ord) == 0 {
+		out.reset(n, WhyCheapest)
+		out.add(Eager, s.all)
+		out.Total = base + r.shared(&b.Wait, used) + r.first(&s.urgentMoved) + s.credit(r, &s.urgent)
+		return nil
+	}
 	s.edges(r)
 	var p path
-	s.shortest(r, b, &p)
-	one := s.bestWhole(r, b)
+	s.shortest(r, b, used, base, &p)
+	one := s.bestWhole(r, b, used, base)
 	margin := tie
 	if p.mixed(s) {
 		margin = pl.margin
@@ -28,13 +40,13 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 	switch {
 	case math.IsInf(p.total, 1):
 		pl.assign(b, out, WhyFallback, func(t *item, _, _ int) Mode { return t.cheapest(r) })
-	case s.joined || s.wide || s.bounds || p.runs(s, Gather) > 1 || p.runs(s, Scatter) > 1 || p.runs(s, Eager) > 0:
+	case s.joined || s.wide || s.bounds || s.urge > 0 || p.runs(s, Gather) > 1 || p.runs(s, Scatter) > 1 || p.runs(s, Eager) > 0:
 		// Its cost is known only when its parts are in the order of the ring.
 		s.emit(&p, out)
 		if s.order(r, b, out) {
 			margin = max(margin, noise)
 		}
-		if modes := out.Modes(); modes&(modes-1) != 0 {
+		if modes := out.Modes(); s.urge == 0 && modes&(modes-1) != 0 {
 			margin = max(margin, pl.margin) // the order has sent some messages of a gather alone
 		}
 	case one.total > p.total+margin*math.Abs(p.total):
@@ -54,6 +66,7 @@ func (pl *Planner) plan(b *Batch, out *Plan) error {
 func (s *search) emit(p *path, out *Plan) {
 	out.reset(len(s.items), WhyCheapest)
 	out.Total = p.total
+	out.add(Eager, s.all[:s.urge])
 	var begin [maxCuts]uint8 // runs, last first
 	runs := 0
 	var used ModeSet
@@ -149,15 +162,19 @@ func (pl *Planner) assign(b *Batch, out *Plan, why Why, mode func(t *item, n, at
 	s.way = grow(s.way, n)
 	for i := range s.items {
 		s.way[i] = mode(&s.items[i], n, i)
+		if why == WhyFallback && b.Messages[i].Flags&Urgent != 0 && s.items[i].ok.Has(Eager) {
+			s.way[i] = Eager
+		}
 	}
 	s.byWay(b, out, false)
 	c := pl.p.PlanCost(b, out.Parts)
 	out.Total = c.Total()
 }
 
-// whole is a plan of one mode for all messages, in the order of the batch. The search covers
-// it if no limit cuts a run. If one does, the sorted order may need more work requests than
-// the order of the batch, and reads that cover neighbours may be split.
+// whole is a plan of one mode for all messages that are not urgent, in the order of the
+// batch. The search covers it if no limit cuts a run. If one does, the sorted order may
+// need more work requests than the order of the batch, and reads that cover neighbours may
+// be split.
 type whole struct {
 	mode  Mode
 	total float64
@@ -166,16 +183,16 @@ type whole struct {
 
 // bestWhole returns the cheapest of these plans; of equal ones that which uses less
 // receiver memory. Its total is infinite if no mode can carry all messages.
-func (s *search) bestWhole(r *prices, b *Batch) whole {
+func (s *search) bestWhole(r *prices, b *Batch, used ModeSet, base float64) whole {
 	best := whole{total: math.Inf(1)}
 	for m := range Mode(NumModes) {
 		if s.pre[len(s.ord)].bad[m] != 0 {
 			continue
 		}
 		w, f := s.whole(r, b, m)
-		var moved [NumModes]int64
-		moved[m] = s.pre[len(s.ord)].bytes
-		w.total += s.memory + r.shared(&b.Wait, ModeSet(0).With(m)) + r.first(&moved) + s.credit(r, &f)
+		moved := s.urgentMoved
+		moved[m] += s.pre[len(s.ord)].bytes
+		w.total += base + r.shared(&b.Wait, used.With(m)) + r.first(&moved) + s.credit(r, &f)
 		eps := tie * math.Abs(w.total)
 		if w.total < best.total-eps || w.total <= best.total+eps && w.ring < best.ring {
 			best = w
@@ -185,17 +202,18 @@ func (s *search) bestWhole(r *prices, b *Batch) whole {
 }
 
 // whole prices mode m for all messages, without the costs that all plans share. f sums the
-// operations that use the ring.
+// operations that use the ring, including urgent messages.
 func (s *search) whole(r *prices, b *Batch, m Mode) (w whole, f flow) {
 	l, n, sums := &b.Limits, len(s.ord), &s.pre[len(s.ord)]
-	w = whole{mode: m}
+	w, f = whole{mode: m}, s.urgent
+	rest := s.all[s.urge:]
 	switch m {
 	case Eager:
 		w.total, w.ring, f = sums.e, int64(n)*l.EagerBlock, s.full
 	case Gather:
 		w.total = sums.g
 		for i := 0; i < n; {
-			k, bytes := s.takeGather(l, s.all[i:])
+			k, bytes := s.takeGather(l, rest[i:])
 			w.total += r.gather(k, bytes)
 			if s.wide {
 				f.gather(r, k, bytes)
@@ -207,7 +225,7 @@ func (s *search) whole(r *prices, b *Batch, m Mode) (w whole, f flow) {
 	case Scatter:
 		w.total = sums.x
 		if s.joined {
-			w.total = s.regions(r, l, s.all)
+			w.total = s.regions(r, l, rest)
 		}
 		for i := 0; i < n; {
 			k := min(n-i, int(l.ScatterSegs))
@@ -219,16 +237,17 @@ func (s *search) whole(r *prices, b *Batch, m Mode) (w whole, f flow) {
 	return w, f
 }
 
-// takeGather returns how many of idx one gather carries, and their bytes.
+// takeGather returns how many of idx one gather carries, and their bytes. It ends before an
+// urgent message: those are sent between others in the order of the batch.
 func (s *search) takeGather(l *Limits, idx []int32) (k int, bytes int64) {
-	if !s.bounds {
+	if !s.bounds && s.urge == 0 {
 		return len(idx), s.pre[len(s.ord)].bytes
 	}
 	sge := int32(1)
 	for ; k < len(idx); k++ {
 		t := &s.items[idx[k]]
 		sge += t.sge
-		if k > 0 && (sge > max(l.MaxSGE, 1) || bytes+t.size+int64(k+1)*int64(l.Segment)+int64(l.Header) > l.GatherMax) {
+		if k > 0 && (idx[k] != idx[k-1]+1 || sge > max(l.MaxSGE, 1) || bytes+t.size+int64(k+1)*int64(l.Segment)+int64(l.Header) > l.GatherMax) {
 			break
 		}
 		bytes += t.size
@@ -257,7 +276,8 @@ func (s *search) regions(r *prices, l *Limits, idx []int32) (x float64) {
 func (s *search) emitWhole(b *Batch, w whole, out *Plan) {
 	out.reset(len(s.items), WhySingle)
 	out.Total = w.total
-	rest := s.all
+	out.add(Eager, s.all[:s.urge])
+	rest := s.all[s.urge:]
 	for len(rest) > 0 {
 		k := len(rest)
 		switch w.mode {

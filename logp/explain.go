@@ -13,6 +13,7 @@ import (
 type Explanation struct {
 	Messages   int
 	Bytes      int64
+	Urgent     int         // messages that are eager and first at any cost
 	Candidates []Candidate // one for each mode, then the plan
 	Why        Why         // of the plan
 	Reason     string      // the same, in a sentence with numbers
@@ -65,6 +66,13 @@ func (pl *Planner) explain(b *Batch, plan *Plan) *Explanation {
 		}
 	}
 	e := &Explanation{Messages: len(b.Messages), Bytes: b.Bytes(), Why: plan.Why}
+	if pl.policy.Free() {
+		for _, x := range b.Messages {
+			if x.Flags&Urgent != 0 && pl.p.Feasible(&b.Limits, x, Eager) == nil {
+				e.Urgent++
+			}
+		}
+	}
 	for m := range Mode(NumModes) {
 		e.Candidates = append(e.Candidates, candidateOf(&pl.p, &c, m))
 	}
@@ -139,6 +147,9 @@ func (e *Explanation) reason(plan *Plan) string {
 	s := fmt.Sprintf("%v: %v, %s", plan.Why, plan, us(total))
 	for i, r := range e.Rows {
 		s += [...]string{": ", ", "}[min(i, 1)] + r.String()
+	}
+	if e.Urgent > 0 {
+		s += fmt.Sprintf(", %d of them eager because urgent", e.Urgent)
 	}
 	if rival < 0 {
 		return s + "; no other mode can carry everything"

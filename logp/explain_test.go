@@ -80,6 +80,9 @@ func TestExplainSaysWhy(t *testing.T) {
 	require.Equal(t, "nothing to send", reason(&Batch{}))
 	require.Contains(t, reason(&Batch{Messages: uniform(16, 64), Limits: usual()}), "one mode is cheapest: gather×16")
 	require.Contains(t, reason(&Batch{Messages: []Message{{Size: 5000}}, Limits: usual()}), "no other mode can carry everything")
+	b := &Batch{Messages: uniform(16, 64), Limits: usual()}
+	b.Messages[3].Flags |= Urgent
+	require.Contains(t, reason(b), "1 of them eager because urgent")
 	forced, err := NewPlanner(p, &PlannerConfig{Policy: Policy{Forced: true, Mode: Scatter}})
 	require.NoError(t, err)
 	e, err := forced.Explain(&Batch{Messages: uniform(16, 64), Limits: usual()})

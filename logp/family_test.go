@@ -69,7 +69,7 @@ func TestFewCutsSuffice(t *testing.T) {
 		p, b := randParams(t, r), rounded(randBatch(r, fewMessages+1+r.IntN(50)))
 		b.Limits.Ring = 0 // waiting for credit is no sum over runs
 		for i := range b.Messages {
-			b.Messages[i].Flags &^= Joined
+			b.Messages[i].Flags &^= Joined | Urgent
 		}
 		pl := planner(t, p)
 		pl.search = new(search) // its own, to be looked at

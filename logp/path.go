@@ -95,12 +95,13 @@ func (s *search) no(cost *[maxCuts + 1]float64, j int) {
 	}
 }
 
-// shortest returns the cheapest path over all sets of modes.
-func (s *search) shortest(r *prices, b *Batch, best *path) {
+// shortest returns the cheapest path over all sets of modes; base is the cost that all
+// plans share, and used the modes that are used in any case.
+func (s *search) shortest(r *prices, b *Batch, used ModeSet, base float64, best *path) {
 	best.total = math.Inf(1)
 	var shared [AllModes + 1]float64
 	for set := ModeSet(1); set <= AllModes; set++ {
-		shared[set] = r.shared(&b.Wait, set)
+		shared[set] = r.shared(&b.Wait, set|used)
 	}
 	var p path
 next:
@@ -112,15 +113,15 @@ next:
 			}
 		}
 		s.within(set, &p)
-		if p.total += s.memory + shared[set] + p.first(s, r); p.total < best.total {
+		if p.total += base + shared[set] + p.first(s, r); p.total < best.total {
 			*best = p
 		}
 	}
 }
 
-// first returns prices.first of the bytes of p.
+// first returns prices.first of the bytes of p and of the urgent messages.
 func (p *path) first(s *search, r *prices) float64 {
-	var moved [NumModes]int64
+	moved := s.urgentMoved
 	for j := len(s.cuts) - 1; j > 0; j = int(p.from[j]) {
 		if int(p.from[j]) >= j {
 			break // there is no path

@@ -10,9 +10,8 @@ import (
 
 // planner looks for the best plan, by however little it is better.
 func planner(tb testing.TB, p *Params) *Planner {
-	pl, err := NewPlanner(p, nil)
+	pl, err := NewPlanner(p, &PlannerConfig{Margin: -1})
 	require.NoError(tb, err)
-	pl.margin = tie
 	return pl
 }
 
@@ -32,28 +31,52 @@ func checkPlan(tb testing.TB, p *Params, b *Batch, plan *Plan) {
 	require.NoError(tb, checkParts(p, b, plan.Parts))
 	c := p.PlanCost(rounded(b), plan.Parts)
 	require.InEpsilon(tb, 1+c.Total(), 1+plan.Total, 1e-9, "%v: total", plan)
+	for _, q := range plan.Parts {
+		for _, i := range q.Messages {
+			if m := b.Messages[i]; m.Flags&Urgent != 0 && p.Feasible(&b.Limits, m, Eager) == nil {
+				require.Equal(tb, Eager, q.Mode)
+			}
+		}
+	}
 }
 
-// singles returns the least cost of one mode for all.
+// singles returns the least cost of one mode for all, urgent ones apart.
 func singles(p *Params, b *Batch) float64 {
 	best := math.Inf(1)
 	for m := range Mode(NumModes) {
 		t, ok := tally{p: p, b: b}, true
-		var rest []int32
+		var urgent, rest []int32
 		for i, x := range b.Messages {
-			ok = ok && p.Feasible(&b.Limits, x, m) == nil
-			rest = append(rest, int32(i))
+			if x.Flags&Urgent != 0 && p.Feasible(&b.Limits, x, Eager) == nil {
+				urgent = append(urgent, int32(i))
+			} else {
+				ok = ok && p.Feasible(&b.Limits, x, m) == nil
+				rest = append(rest, int32(i))
+			}
 		}
 		if !ok {
 			continue
 		}
-		for len(rest) > 0 {
-			k := take(b, m, rest)
+		part := func(m Mode, idx []int32) {
 			t.begin(m)
-			for _, i := range rest[:k] {
+			for _, i := range idx {
 				t.add(int(i))
 			}
 			t.end()
+		}
+		if len(urgent) > 0 {
+			part(Eager, urgent)
+		}
+		for len(rest) > 0 {
+			k := take(b, m, rest)
+			if m == Gather { // urgent ones lie between
+				for j := 1; j < k; j++ {
+					if rest[j] != rest[j-1]+1 {
+						k = j
+					}
+				}
+			}
+			part(m, rest[:k])
 			rest = rest[k:]
 		}
 		c := t.cost()
@@ -70,6 +93,9 @@ func TestMixingMustGain(t *testing.T) {
 	var kept, dropped int
 	for range cases(3000) {
 		p, b := randParams(t, r), randBatch(r, 2+r.IntN(60))
+		for i := range b.Messages {
+			b.Messages[i].Flags &^= Urgent
+		}
 		pl, err := NewPlanner(p, nil)
 		require.NoError(t, err)
 		plan, err := pl.Plan(b)
@@ -145,6 +171,9 @@ func brute(p *Params, b *Batch) float64 {
 		}
 		x := b.Messages[i]
 		modes := modesOf(p, &b.Limits, x)
+		if x.Flags&Urgent != 0 && modes.Has(Eager) {
+			modes = ModeSet(0).With(Eager)
+		}
 		for k := range parts { // join a part there is
 			if !modes.Has(parts[k].Mode) {
 				continue

@@ -19,6 +19,12 @@ type PlannerConfig struct {
 	// CacheAfter is the number of plans after which the cache is allocated, of 33 KB for 128
 	// shapes when it is empty: a planner that is seldom asked needs none.
 	CacheAfter int
+
+	// Margin is the fraction by which a plan of several modes must be better than the best
+	// single mode. Its predicted time adds the errors of two modes, and fits to whole
+	// batches are about one mode at a time. Zero means 0.1, the error of calibrated
+	// predictions; negative means that any gain counts.
+	Margin float64
 }
 
 // maxCached is the largest batch whose plan is cached: 128 such shapes take about 1 MiB.
@@ -28,7 +34,7 @@ const maxCached = 256
 // belongs to one goroutine.
 type Planner struct {
 	policy Policy
-	margin float64 // by which a plan of several modes must be better than the best single mode: see noise
+	margin float64 // of plans of several modes
 	p      Params
 	gen    uint64 // of p: plans of earlier parameters are not used
 	pr     prices
@@ -83,9 +89,13 @@ func NewPlanner(p *Params, cfg *PlannerConfig) (*Planner, error) {
 	if err := cfg.Policy.Validate(); err != nil {
 		return nil, err
 	}
-	pl := &Planner{policy: cfg.Policy, margin: noise}
+	pl := &Planner{policy: cfg.Policy, margin: max(cfg.Margin, tie)}
+	if cfg.Margin == 0 {
+		pl.margin = noise
+	}
 	pl.policy.Table = append([]Rule(nil), cfg.Policy.Table...)
-	n := cmp.Or(cfg.Shapes, 128)
+	n := cfg.Shapes
+	n = cmp.Or(n, 128)
 	if n > 1<<16 {
 		return nil, fmt.Errorf("%w: cache of %d shapes, at most %d", ErrParams, n, 1<<16)
 	}
@@ -132,7 +142,8 @@ func (pl *Planner) SetPolicy(o Policy) error {
 func (pl *Planner) Params() Params { return pl.p }
 
 // Plan returns the cheapest partition of b that it finds. It is never predicted slower than
-// the best single mode. The plan belongs to the planner and is valid until the next call of Plan; b is
+// the best single mode, and urgent messages are eager and first if an eager message can
+// hold them. The plan belongs to the planner and is valid until the next call of Plan; b is
 // not kept. Waits are rounded up by up to 25 % (see Batch.Wait). Errors wrap ErrBatch, or
 // ErrInfeasible if no mode can carry a message. A repeated shape does not allocate.
 func (pl *Planner) Plan(b *Batch) (*Plan, error) {

@@ -7,8 +7,8 @@ import (
 
 // noise is the fraction by which a plan that cuts gathers further than limits require must
 // be better: it pays for operations, which is certain, and gains the difference of two
-// points of a sampled curve. The same holds for plans that mix modes: their predicted time adds
-// the errors of two modes, and fits to whole batches are about one mode at a time.
+// points of a sampled curve. The same is the default for plans that mix modes, see
+// PlannerConfig.Margin.
 const noise = 0.1
 
 // prices is Params rearranged for planning: curves that are always evaluated together are

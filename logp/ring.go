@@ -22,7 +22,7 @@ func (s *search) order(r *prices, b *Batch, out *Plan) (finer bool) {
 		s.again(r, b, out, false)
 		// Eager messages between gathers cut them: try to gather all.
 		more := false
-		for _, i := range s.all {
+		for _, i := range s.all[s.urge:] {
 			if s.way[i] == Eager && s.items[i].ok.Has(Gather) {
 				s.way[i], more = Gather, true
 			}
@@ -104,9 +104,13 @@ func (s *search) segment(r *prices, b *Batch) {
 	for j := 1; j <= n; j++ {
 		i := s.chain[j-1]
 		t := &s.items[i]
+		urgent := b.Messages[i].Flags&Urgent != 0 && t.ok.Has(Eager)
 		f[j], from[j] = math.Inf(1), -1
 		if t.ok.Has(Eager) {
 			f[j] = f[j-1] + t.e
+		}
+		if urgent {
+			continue
 		}
 		var bytes int64
 		price, sge := 0.0, int32(1)
@@ -115,7 +119,7 @@ func (s *search) segment(r *prices, b *Batch) {
 			bytes += x.size
 			price += x.g
 			sge += x.sge
-			if !x.ok.Has(Gather) ||
+			if !x.ok.Has(Gather) || b.Messages[s.chain[k-1]].Flags&Urgent != 0 && x.ok.Has(Eager) ||
 				sge > max(r.l.MaxSGE, 1) || bytes+int64(j-k+1)*int64(r.l.Segment)+int64(r.l.Header) > r.l.GatherMax {
 				break
 			}
@@ -213,7 +217,6 @@ func (s *search) widen(r *prices) {
 	r.per = r.wait
 	l := &r.l
 	s.ring = grow(s.ring, len(s.items))
-	s.full, s.copied = flow{}, 0
 	for i := range s.items {
 		t, x := &s.items[i], &s.ring[i]
 		*x = ringItem{held: l.held(t.size + int64(l.Header)), or: r.p.Or.At(t.size)}
@@ -221,8 +224,15 @@ func (s *search) widen(r *prices) {
 			x.copy = r.p.C.At(t.size)
 		}
 		t.e += r.per * float64(x.held)
-		s.full.eager(r, x)
-		s.copied += x.copy
+	}
+	s.urgent, s.copied = flow{}, 0
+	for _, i := range s.all[:s.urge] {
+		s.urgent.eager(r, &s.ring[i])
+	}
+	s.full = s.urgent
+	for _, i := range s.all[s.urge:] {
+		s.full.eager(r, &s.ring[i])
+		s.copied += s.ring[i].copy
 	}
 }
 

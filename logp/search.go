@@ -30,27 +30,29 @@ const (
 // search holds the scratch memory of the planner. Each step of the search has a file; they
 // share memory so that planning does not allocate.
 type search struct {
-	items []item
-	keys  []uint32
-	tmp   []uint32
-	all   []int32 // the messages in the order of the batch
-	ord   []int32 // sorted
-	pre   []prefix
-	gEnd  []int32 // end of a gather that begins here
-	sEnd  []int32 // end of one of the cheapest size
-	xEnd  []int32
-	cuts  []int32
+	items       []item
+	keys        []uint32
+	tmp         []uint32
+	all         []int32         // urgent messages, then the rest in the order of the batch
+	urge        int             // number of messages in all that are urgent and eager
+	urgentMoved [NumModes]int64 // their bytes
+	ord         []int32         // the rest, sorted
+	pre         []prefix
+	gEnd        []int32 // end of a gather that begins here
+	sEnd        []int32 // end of one of the cheapest size
+	xEnd        []int32
+	cuts        []int32
 
 	way   []Mode  // of each message, while gathers are put in order
 	head  []int32 // first message of its part
 	chain []int32 // messages that go through the ring
 	alt   Plan    // an alternative order
 
-	memory float64 // of the batch
-	wide   bool    // it may be larger than the ring
-	full   flow    // of all messages, eager
-	copied float64 // receiver's copies
-	ring   []ringItem
+	memory       float64 // of the batch
+	wide         bool    // it may be larger than the ring
+	urgent, full flow    // of the urgent messages; of all, eager
+	copied       float64 // receiver's copies of messages that are not urgent
+	ring         []ringItem
 
 	joined bool // some message is Joined
 	bounds bool // limits cut some run
@@ -79,11 +81,12 @@ func grow[T any](s []T, n int) []T {
 // prepare prices and sorts the messages.
 func (s *search) prepare(r *prices, b *Batch) error {
 	n := len(b.Messages)
-	s.items, s.keys, s.tmp, s.all = grow(s.items, n), grow(s.keys, n), grow(s.tmp, n), grow(s.all, n)
-	s.joined = false
+	s.items, s.keys, s.tmp = grow(s.items, n), grow(s.keys, n), grow(s.tmp, n)
+	s.all, s.joined, s.urgentMoved = grow(s.all, n)[:0], false, [NumModes]int64{}
 	r.bind(&b.Limits)
-	mixed := false
-	var bytes int64
+	rest, mixed := 0, false
+	var bytes, all int64
+	var first *item
 	for i := range b.Messages {
 		m, t := b.Messages[i], &s.items[i]
 		if i > 0 && m == b.Messages[i-1] {
@@ -94,22 +97,37 @@ func (s *search) prepare(r *prices, b *Batch) error {
 		if t.ok == 0 {
 			return ErrNoMode
 		}
+		all += t.size
+		if m.Flags&Urgent != 0 && t.ok.Has(Eager) {
+			s.all = append(s.all, int32(i))
+			s.urgentMoved[Eager] += t.size
+			continue
+		}
+		if first == nil {
+			first = t
+		}
 		s.joined = s.joined || t.joined
-		mixed = mixed || t.kind != s.items[0].kind
+		mixed = mixed || t.kind != first.kind
 		bytes += t.size
-		s.keys[i], s.all[i] = sizeKey(t.size)<<keyShift|uint32(i), int32(i)
+		s.keys[rest] = sizeKey(t.size)<<keyShift | uint32(i)
+		rest++
+	}
+	s.urge = len(s.all)
+	s.keys = s.keys[:rest]
+	for _, k := range s.keys {
+		s.all = append(s.all, int32(k&(1<<keyShift-1)))
 	}
 	if mixed {
 		s.byGain(r, bytes)
 	}
-	s.memory = r.p.Memory.At(bytes)
+	s.memory = r.p.Memory.At(all)
 	l := &b.Limits
-	s.wide = l.Ring > 0 && bytes+int64(n)*(int64(l.Segment)+int64(l.Header)+l.EagerBlock) > l.Ring
+	s.wide = l.Ring > 0 && all+int64(n)*(int64(l.Segment)+int64(l.Header)+l.EagerBlock) > l.Ring
 	if r.per = 0; s.wide {
 		s.widen(r)
 	}
 	sortKeys(s.keys, s.tmp)
-	s.ord = grow(s.ord, n)
+	s.ord = grow(s.ord, rest)
 	for i, k := range s.keys {
 		s.ord[i] = int32(k & (1<<keyShift - 1))
 	}

@@ -22,6 +22,7 @@ type Out struct {
 	LKey, RKey uint32 // of the registered region that Data lies in
 	Tag        uint32
 	Registered bool // LKey and RKey are valid, and peers may read Data
+	Urgent     bool // send without waiting for others
 	Sync       bool // ends when a receive has matched it: it is announced, or written to a receive
 	outState
 	Done Completer
@@ -40,7 +41,7 @@ func (o *Out) Recycle() {
 	if o.Data != nil {
 		o.Data = nil
 	}
-	o.Registered, o.Sync = false, false
+	o.Registered, o.Urgent, o.Sync = false, false, false
 }
 
 // outState is cleared before a message is used again.

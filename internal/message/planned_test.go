@@ -64,6 +64,7 @@ func TestThePlanIsCarriedOut(t *testing.T) {
 				if rng.IntN(4) > 0 {
 					o.LKey, o.RKey, o.Registered = a.reg.LKey(), a.reg.Key().RKey, true
 				}
+				o.Urgent = rng.IntN(30) == 0
 				ins[i] = In{Buf: theirs[at : at+size], LKey: b.reg.LKey(), Registered: true, Done: &got[i]}
 				at += size + 1 // no neighbours: they would share a read
 			}

@@ -80,7 +80,7 @@ func (p *player) send() {
 		if p.rng.IntN(20) == 0 {
 			m.tag = LibraryTags - 1
 		}
-		m.out = &Out{Tag: m.tag, Done: &m.note}
+		m.out = &Out{Tag: m.tag, Urgent: p.rng.IntN(10) == 0, Done: &m.note}
 		m.out.Data, m.out.LKey, m.out.RKey, m.out.Registered = p.memory(m.size)
 		data := m.out.Data
 		testutil.Fill(data, p.seed, uint64(len(p.sent)))

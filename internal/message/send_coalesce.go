@@ -98,7 +98,7 @@ func (s *sender) frontRun(most int) (r coalesced, behind *Out, ok bool) {
 	next, first, differ, sizes, left, k := o.seq, o.Tag, uint32(0), 0, room, 0
 	for ; o != nil && k < len(run); o = o.next {
 		n := len(o.Data)
-		if n > most || o.Sync || o.wanted {
+		if n > most || o.Urgent || o.Sync || o.wanted {
 			return r, nil, false
 		}
 		if left -= int64(n) + segment; o.seq != next || left < 0 {

@@ -255,7 +255,7 @@ func (m *model) isRun(b *logp.Batch) bool {
 	}
 	most := int64(m.runMax[runClass(len(b.Messages))])
 	for i := range b.Messages {
-		if b.Messages[i].Size > most {
+		if x := &b.Messages[i]; x.Size > most || x.Flags&logp.Urgent != 0 {
 			return false
 		}
 	}
@@ -308,6 +308,9 @@ func (n *neighbour) describe(o *Out) logp.Message {
 		}
 	} else {
 		n.end = 0
+	}
+	if o.Urgent {
+		f |= logp.Urgent
 	}
 	return logp.Message{Size: int64(len(o.Data)), Flags: f}
 }
