@@ -70,6 +70,13 @@ func (b *Batch) Add(tag uint32, msg []byte) {
 	o.Data, o.Tag, o.Registered = msg, tag, false
 }
 
+// AddUrgent appends a message that does not wait to be combined with others: it is sent in its turn
+// through the peer's ring, by itself, if it fits there, whatever the model says. See Add.
+func (b *Batch) AddUrgent(tag uint32, msg []byte) {
+	b.Add(tag, msg)
+	b.b.Outs[len(b.b.Outs)-1].Urgent = true
+}
+
 // AddBuffer appends a message in registered memory: see Add. If the buffer is not valid,
 // Send fails for the whole batch.
 func (b *Batch) AddBuffer(tag uint32, buf Buffer) {

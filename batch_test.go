@@ -514,3 +514,56 @@ func TestListsInFlightAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// An urgent message among many small ones goes alone through the ring, in its turn.
+func TestUrgentMessagesGoAlone(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, testutil.Limit)
+		es := open(t, 2, fabric)
+		const n, urgent = 32, 9
+		to, from := es[0].Peer(1), es[1].Peer(0)
+		var all RecvBatch
+		exchange := func(b *Batch) (alone uint64) {
+			all.Reset()
+			bufs := make([][]byte, b.Len())
+			for i := range bufs {
+				bufs[i] = make([]byte, 8)
+				all.Add(5, bufs[i])
+			}
+			got := all.Recv(from)
+			was := to.Stats().Messages
+			require.NoError(t, b.Send().Wait(ctx))
+			require.NoError(t, got.Wait(ctx))
+			for i := range b.Len() {
+				require.EqualValues(t, i, bufs[i][0])
+			}
+			return to.Stats().Messages.Eager - was.Eager
+		}
+		b := to.Batch()
+		b.Add(5, []byte{0})
+		exchange(b)
+		for range 3 {
+			b.Reset()
+			for i := range n {
+				if msg := []byte{byte(i), 1, 2, 3, 4, 5, 6, 7}; i == urgent {
+					b.AddUrgent(5, msg)
+				} else {
+					b.Add(5, msg)
+				}
+			}
+			text, err := b.Explain()
+			require.NoError(t, err)
+			require.Contains(t, text, "1 of them eager because urgent")
+			require.Positive(t, exchange(b))
+		}
+		b.Reset()
+		for i := range n {
+			b.Add(5, []byte{byte(i), 1, 2, 3, 4, 5, 6, 7})
+		}
+		text, err := b.Explain()
+		require.NoError(t, err)
+		require.NotContains(t, text, "urgent", "the batch was reused")
+		exchange(b)
+	})
+}

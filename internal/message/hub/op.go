@@ -175,7 +175,7 @@ func (b *Batch) Add() *message.Out {
 		b.Outs = append(b.Outs, message.Out{})
 	}
 	o := &b.Outs[n]
-	o.Done = b
+	o.Done, o.Urgent = b, false
 	return o
 }
 
