@@ -68,7 +68,7 @@ func (d *Domain) Alloc(size int, access fabric.Access, p offheap.Purpose) (*Regi
 		r.mem, err = offheap.Alloc(size, p)
 		r.owned = true
 	default:
-		r.mem, _, err = offheap.AllocHuge(size, p)
+		r.mem, err = offheap.AllocHuge(size, p)
 		r.owned = true
 	}
 	if err != nil {

@@ -16,4 +16,6 @@ func mapHugeTLB(size int) []byte {
 	return b
 }
 
-func adviseHuge(b []byte) bool { return unix.Madvise(b, unix.MADV_HUGEPAGE) == nil }
+// adviseHuge requests transparent huge pages for b, which starts on a page boundary. The kernel
+// uses them as it can.
+func adviseHuge(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }

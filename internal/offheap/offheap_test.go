@@ -76,17 +76,10 @@ func TestMapReadSeesTheFile(t *testing.T) {
 func TestAllocHuge(t *testing.T) {
 	before := InUse(Scratch)
 	for _, size := range []int{PageSize, HugePage, HugePage + PageSize, 2 * HugePage} {
-		b, kind, err := AllocHuge(size, Scratch)
+		b, err := AllocHuge(size, Scratch)
 		require.NoError(t, err)
 		require.Len(t, b, size)
 		require.Zero(t, uintptr(unsafe.Pointer(&b[0]))%uintptr(PageSize))
-		switch {
-		case size < HugePage:
-			require.Equal(t, Small, kind)
-		case size%HugePage != 0:
-			require.NotEqual(t, HugeTLB, kind)
-		}
-		t.Log(size, kind)
 		for i := 0; i < size; i += PageSize {
 			require.Zero(t, b[i])
 			b[i] = 1
@@ -95,8 +88,6 @@ func TestAllocHuge(t *testing.T) {
 		require.NoError(t, Free(b, Scratch))
 		require.Equal(t, before, InUse(Scratch))
 	}
-	_, _, err := AllocHuge(0, Scratch)
+	_, err := AllocHuge(0, Scratch)
 	require.ErrorIs(t, err, ErrSize)
-	require.Equal(t, "kind(9)", Kind(9).String())
-	require.Equal(t, "reserved huge pages", HugeTLB.String())
 }
