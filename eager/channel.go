@@ -134,8 +134,6 @@ func (c *Channel) Recv(dst []byte) (h Head, ok bool, err error) {
 //
 // Hot path.
 func (c *Channel) consume() {
-	c.stats.Received++
-	c.stats.ReceivedBytes += uint64(c.cur.Len)
 	if c.lapMode && c.cur.k > 1 {
 		c.mark()
 	}

@@ -71,17 +71,16 @@ type Envelope struct {
 	flags   uint8         // of the trailer: flagRing
 }
 
-// Stats counts the operations of a channel. Messages and bytes are those of payloads.
+// Stats counts the operations of a channel.
 type Stats struct {
-	Sent, SentBytes         uint64
-	Received, ReceivedBytes uint64
-	Writes                  uint64 // work requests posted
-	Posts                   uint64 // calls of Post
-	Credits                 uint64 // credit words written
-	Notifies                uint64 // requests posted with a notification
-	Wakeups                 uint64 // notifications received
-	InPlace                 uint64 // pieces of messages sent in place
-	NoCredit, QueueFull     uint64 // refusals
-	Memory                  int    // bytes of rings and mirrors
-	Ring, PeerRing          int    // bytes of the rings alone
+	Sent                uint64 // messages
+	Writes              uint64 // work requests posted
+	Posts               uint64 // calls of Post
+	Credits             uint64 // credit words written
+	Notifies            uint64 // requests posted with a notification
+	Wakeups             uint64 // notifications received
+	InPlace             uint64 // pieces of messages sent in place
+	NoCredit, QueueFull uint64 // refusals
+	Memory              int    // bytes of rings and mirrors
+	Ring, PeerRing      int    // bytes of the rings alone
 }

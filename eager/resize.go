@@ -69,7 +69,6 @@ func (c *Channel) own(kind uint8, payload ...byte) bool {
 		return false
 	}
 	c.stats.Sent--
-	c.stats.SentBytes -= uint64(len(payload))
 	c.nudge = true
 	return true
 }

@@ -161,7 +161,6 @@ func (s *sender) claim(e *Envelope, n int) (place, Result, error) {
 		return place{}, NoCredit, err
 	}
 	s.stats.Sent++
-	s.stats.SentBytes += uint64(n)
 	return s.place(pos, k, fill, n, e.HasMeta), Accepted, nil
 }
 
@@ -245,7 +244,6 @@ func (s *sender) SendShort(kind uint8, meta uint64, b []byte) bool {
 	_ = s.tx.Complete(pos + 1)
 	s.signaled, s.quiet = pos+1, 0
 	s.stats.Sent++
-	s.stats.SentBytes += uint64(len(b))
 	if s.back.rx.Due(true) {
 		s.creditShort()
 	}

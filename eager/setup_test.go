@@ -191,7 +191,7 @@ func TestSizes(t *testing.T) {
 	require.Zero(t, ringStart%64)
 	require.Equal(t, 128, creditCell-cursorCell)
 	require.Equal(t, 44, SetupSize)
-	testutil.Size(t, 736, unsafe.Sizeof(Channel{})) // growth must be worth it
+	testutil.Size(t, 712, unsafe.Sizeof(Channel{})) // growth must be worth it
 	testutil.Size(t, 16, unsafe.Sizeof(Lease{}))
 	testutil.Size(t, 16, unsafe.Sizeof(Envelope{}))
 	testutil.Size(t, 24, unsafe.Sizeof(Head{}))

@@ -31,8 +31,6 @@ func (rc *receiver) Short(kind uint8) (meta uint64, msg []byte, ok bool) {
 //
 // Hot path.
 func (c *Channel) TakeShort(n int) {
-	c.stats.Received++
-	c.stats.ReceivedBytes += uint64(n)
 	c.rx.Consume(1)
 	if c.rx.Due(false) {
 		_ = c.flush(false) // c.err keeps a failure; with a full queue the credit remains due

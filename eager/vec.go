@@ -92,7 +92,6 @@ func (s *sender) stageVec(e *Envelope, pieces []gather.Piece) (uint64, Result, e
 	s.stats.InPlace += uint64(s.lay(&p, block, head, gather.NewList(pieces, m)))
 	s.borrowed = s.borrowed || asked
 	s.stats.Sent++
-	s.stats.SentBytes += uint64(n)
 	return s.tx.Head(), Accepted, nil
 }
 

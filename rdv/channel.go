@@ -122,8 +122,7 @@ func (c *Channel) Advertise(w Want, k fabric.RemoteKey, token uint64) (ID, Resul
 // Stats returns the counters.
 func (c *Channel) Stats() Stats {
 	s := c.stats
-	s.Outgoing, s.Incoming = c.transfers, c.fetching
-	s.Advertised, s.Writing = len(c.mine)-len(c.mineFree), len(c.jobs)-len(c.jobsFree)
+	s.Writing = len(c.jobs) - len(c.jobsFree)
 	for _, sh := range c.shares.each() {
 		if sh.busy && sh.use == shareWrite {
 			s.Writing++

@@ -132,7 +132,6 @@ func (c *Channel) endShare(sh *share) {
 	case shareOutgoing:
 		c.answers.Push(answer{KindPlaced, sh.id, 0})
 		c.stats.Carried++
-		c.stats.Sent++
 		c.source.waited = true
 		c.source.endOutgoing(int(sh.slot), nil)
 	case shareWrite:

@@ -41,20 +41,17 @@ type core struct {
 
 // Stats counts the operations of a channel.
 type Stats struct {
-	Transfers, Messages, Bytes uint64 // fetched from the peer
-	Sent                       uint64 // transfers of this side completed without an error
-	Reads, Writes              uint64 // work requests posted
-	QueueFull                  uint64 // posts that the link took in part
-	Busy                       uint64 // refusals because there was no slot or credit
-	Offers, Chunks             uint64 // unregistered messages, and chunks of them, announced
-	NoStaging                  uint64 // times that a chunk had to wait for room in the staging memory
-	Written                    uint64 // adverts of the peer that were written
-	Carried, Placed            uint64 // announced messages of which this side, and the peer, wrote the last slice
-	Slices                     uint64 // of shared messages in either direction, copied by this side
-	OverRails                  uint64 // messages fetched over several connections
-	Outgoing, Incoming         int    // transfers outstanding
-	Advertised, Writing        int    // adverts of this side and writes outstanding
-	Memory                     int    // bytes of ring and staging
+	Messages        uint64 // fetched from the peer
+	Reads, Writes   uint64 // work requests posted
+	QueueFull       uint64 // posts that the link took in part
+	Busy            uint64 // refusals because there was no slot or credit
+	Offers, Chunks  uint64 // unregistered messages, and chunks of them, announced
+	Written         uint64 // adverts of the peer that were written
+	Carried, Placed uint64 // announced messages of which this side, and the peer, wrote the last slice
+	Slices          uint64 // of shared messages in either direction, copied by this side
+	OverRails       uint64 // messages fetched over several connections
+	Writing         int    // writes outstanding
+	Memory          int    // bytes of ring and staging
 }
 
 // Result is the outcome of a call that may be refused. Back-pressure is a value.

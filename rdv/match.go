@@ -89,7 +89,6 @@ func (s *sink) onPlaced(id ID) error {
 	}
 	s.shares.give(sh)
 	s.claims.drop(sh.number)
-	s.stats.Transfers++
 	s.stats.Placed++
 	t.upto = t.runEnd
 	s.endRun(t, t.runEnd)

@@ -153,7 +153,6 @@ func (s *source) prepare(p *pipe) bool {
 	number, mem, ok := s.stage.take(n)
 	if !ok {
 		p.grow = before
-		s.stats.NoStaging++
 		return false
 	}
 	copy(mem, part)

@@ -29,7 +29,6 @@ func (s *sink) advance(t *incoming) {
 	}
 	if t.state == inActive && !t.matching && t.left == 0 && t.inflight == 0 && s.live {
 		t.state = inEnding
-		s.stats.Transfers++
 		if t.waited && t.status == statusOK {
 			t.status = statusWaited
 		}

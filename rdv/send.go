@@ -84,7 +84,6 @@ func (s *source) onFIN(id ID, status uint32, payload []byte) error {
 		s.refused = nil
 		return nil
 	}
-	s.stats.Sent++
 	s.endOutgoing(id.slot(), nil)
 	return nil
 }

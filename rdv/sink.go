@@ -166,7 +166,6 @@ func (s *sink) endMessage(t *incoming, i int, err error) {
 	t.left--
 	if err == nil {
 		s.stats.Messages++
-		s.stats.Bytes += uint64(t.d.Messages[i].Size)
 	} else {
 		t.status, m.unread = statusRefused, true
 	}

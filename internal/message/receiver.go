@@ -56,9 +56,9 @@ type receiver struct {
 
 // RecvStats counts what a channel received.
 type RecvStats struct {
-	Received, ReceivedBytes uint64 // messages received without an error
-	Adverts, LateAdverts    uint64 // receives advertised; of these, answered as late
-	Unexpected              uint64 // messages copied because no receive matched
+	Received             uint64 // messages received without an error
+	Adverts, LateAdverts uint64 // receives advertised; of these, answered as late
+	Unexpected           uint64 // messages copied because no receive matched
 }
 
 // open prepares a receiver to be connected.
@@ -220,7 +220,6 @@ func (r *receiver) over(in *In, tag uint32, n int, err error) {
 	r.pins.release(&in.pin)
 	if err == nil {
 		r.stats.Received++
-		r.stats.ReceivedBytes += uint64(n)
 	} else {
 		err = blame(err)
 	}

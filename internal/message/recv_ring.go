@@ -52,7 +52,6 @@ func takeShort(r *receiver) (did bool) {
 			break
 		}
 		r.stats.Received++
-		r.stats.ReceivedBytes += uint64(len(msg))
 		did = true
 	}
 	return did
@@ -271,7 +270,6 @@ func (r *receiver) takeAlike(sizes, body []byte) (n, bytes int) {
 		n, bytes = r.takeUsed(to, tag, sizes, body)
 	}
 	r.stats.Received += uint64(n)
-	r.stats.ReceivedBytes += uint64(bytes)
 	return n, bytes
 }
 

@@ -33,7 +33,6 @@ func (s *sender) SendNow(tag uint32, data []byte) bool {
 	s.dests.pass(tag, s.seq)
 	s.stats.Messages[logp.Eager]++
 	s.stats.Sent++
-	s.stats.SentBytes += uint64(len(data))
 	return true
 }
 

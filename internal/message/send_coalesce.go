@@ -75,7 +75,6 @@ func (s *sender) sendRun() (moved, ok bool) {
 	}
 	s.learn.left -= learnPlanned - 1
 	s.stats.Sent += uint64(len(r.outs))
-	s.stats.SentBytes += uint64(r.bytes)
 	for i, o := range r.outs {
 		r.outs[i] = nil
 		if o.pin.held {

@@ -85,7 +85,7 @@ type SendStats struct {
 
 // SendCounts are the counters of SendStats.
 type SendCounts struct {
-	Sent, SentBytes      uint64                // messages sent without an error
+	Sent                 uint64                // messages sent without an error
 	Plans                uint64                // backlogs planned
 	Messages             [logp.NumModes]uint64 // messages sent, by mode
 	Gathers, Descriptors uint64
@@ -227,7 +227,6 @@ func (s *sender) sent(o *Out, err error) {
 	n := len(o.Data)
 	if err == nil {
 		s.stats.Sent++
-		s.stats.SentBytes += uint64(n)
 	} else {
 		n, err = 0, blame(err)
 	}
