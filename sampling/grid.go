@@ -254,7 +254,7 @@ func (t *turn) worst() *chain {
 		if c.one.n >= maxSamples {
 			continue
 		}
-		if conf := m.conf(t.tol); conf < low && t.fits(c.guess(t)*float64(c.k+1), 1) {
+		if conf := m.conf(); conf < low && t.fits(c.guess(t)*float64(c.k+1), 1) {
 			worst, low = c, conf
 		}
 	}
@@ -277,7 +277,7 @@ func (t *turn) missed() *chain {
 		w := float64(b.size-a.size) / float64(c.size-a.size)
 		line := ma.v*(1-w) + mc.v*w
 		noise := math.Sqrt(mb.se*mb.se + (1-w)*(1-w)*ma.se*ma.se + w*w*mc.se*mc.se)
-		if d := math.Abs(mb.v - line); d <= t.tol*mb.v || d <= 3*noise {
+		if d := math.Abs(mb.v - line); d <= Tolerance*mb.v || d <= 3*noise {
 			continue
 		}
 		for _, gap := range [][2]*chain{{b, c}, {a, b}} {

@@ -88,7 +88,7 @@ func (t *turn) half() (*Half, error) {
 	post1, postK := t.post1.estimate(), t.postK.estimate()
 	h := &Half{RoundTrip: grain(ball.v), Read: grain(read.v), Samples: t.ops, Cut: t.cut}
 	p := def
-	h.Conf = Conf{G: grain(empty.conf(t.tol)), CPU: grain(min(post1.conf(t.tol), postK.conf(t.tol)))}
+	h.Conf = Conf{G: grain(empty.conf()), CPU: grain(min(post1.conf(), postK.conf()))}
 	if empty.n > 0 {
 		p.CPU.B = min(max(0, postK.v-post1.v)/float64(t.empty.k-1), empty.v)
 		p.CPU.A = max(0, post1.v-p.CPU.B)
@@ -98,10 +98,10 @@ func (t *turn) half() (*Half, error) {
 		*x = grain(*x)
 	}
 	if ball.n > 0 {
-		h.Conf.Ls = grain(ball.conf(t.tol))
+		h.Conf.Ls = grain(ball.conf())
 	}
 	if read.n > 0 {
-		h.Conf.Lh = grain(read.conf(t.tol))
+		h.Conf.Lh = grain(read.conf())
 	}
 	h.latencies(&p, h.RoundTrip)
 	if err := t.occupancy(&p, empty, h); err != nil {
@@ -109,7 +109,7 @@ func (t *turn) half() (*Half, error) {
 	}
 	t.back(&p)
 	if idle := t.idle.estimate(); idle.n > 0 {
-		or, err := logp.NewCurve(round([]logp.Point{{NS: idle.v, Conf: idle.conf(t.tol)}}))
+		or, err := logp.NewCurve(round([]logp.Point{{NS: idle.v, Conf: idle.conf()}}))
 		if err != nil {
 			return nil, err
 		}
@@ -151,14 +151,14 @@ func (h *Half) latencies(p *logp.Params, trip float64) {
 // more write: an Os that is negligible compared with the gap is well known if the sum is.
 func (t *turn) occupancy(p *logp.Params, empty estimate, h *Half) (err error) {
 	first := t.empty.one.estimate()
-	os := []logp.Point{{Size: 0, Conf: empty.conf(t.tol)}, {Size: least, Conf: empty.conf(t.tol)}}
-	all := []logp.Point{{Size: least, NS: first.v, Conf: first.conf(t.tol)}}
+	os := []logp.Point{{Size: 0, Conf: empty.conf()}, {Size: least, Conf: empty.conf()}}
+	all := []logp.Point{{Size: least, NS: first.v, Conf: first.conf()}}
 	for _, c := range t.sizes {
 		if m := t.marginal(c); m.n > 0 && empty.n > 0 {
-			os = append(os, logp.Point{Size: int64(c.size), NS: max(0, m.v-empty.v), Conf: m.conf(t.tol)})
+			os = append(os, logp.Point{Size: int64(c.size), NS: max(0, m.v-empty.v), Conf: m.conf()})
 		}
 		if one := c.one.estimate(); one.n > 0 {
-			all = append(all, logp.Point{Size: int64(c.size), NS: one.v, Conf: one.conf(t.tol)})
+			all = append(all, logp.Point{Size: int64(c.size), NS: one.v, Conf: one.conf()})
 		}
 	}
 	if len(os) > 2 { // otherwise the slope is that of Defaults
@@ -208,7 +208,7 @@ func (t *turn) fit(ps []*pointSeries) (logp.Curve, error) {
 	var out []logp.Point
 	for _, p := range ps {
 		if e := p.t.estimate(); e.n > 0 {
-			out = append(out, logp.Point{Size: int64(p.size), NS: e.v, Conf: e.conf(t.tol)})
+			out = append(out, logp.Point{Size: int64(p.size), NS: e.v, Conf: e.conf()})
 		}
 	}
 	return logp.FitMonotone(round(believed(out)))

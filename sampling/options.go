@@ -52,10 +52,10 @@ const (
 	minMaxSize     = 4 << 10
 	maxMaxSize     = 64 << 20
 
-	// DefaultTolerance is how far a measured point may lie from the straight line between
-	// its neighbours before points are added, and the relative standard error of a point
-	// with confidence ½.
-	DefaultTolerance = 0.05
+	// Tolerance is how far a measured point may lie from the straight line between its
+	// neighbours before points are added, and the relative standard error of a point with
+	// confidence ½, as fractions of the measured time.
+	Tolerance = 0.05
 
 	// DefaultStepTimeout is long compared with a time slice of every other process on a
 	// busy machine, and short compared with a user's patience.
@@ -97,10 +97,6 @@ type Options struct {
 	// twice that memory while it measures, and 68 KiB before.
 	MaxSize int
 
-	// Tolerance is the precision of the measurement, as a fraction of the measured time, at
-	// most 1: see DefaultTolerance, which zero means.
-	Tolerance float64
-
 	// StepTimeout ends every wait for the peer, beyond the time that the peer
 	// may spend on its measurement. Zero means DefaultStepTimeout.
 	StepTimeout time.Duration
@@ -126,7 +122,6 @@ type Options struct {
 func (o Options) withDefaults(l fabric.Link) (Options, error) {
 	o.Budget = cmp.Or(o.Budget, DefaultBudget)
 	o.MaxSize = cmp.Or(o.MaxSize, DefaultMaxSize)
-	o.Tolerance = cmp.Or(o.Tolerance, DefaultTolerance)
 	o.StepTimeout = cmp.Or(o.StepTimeout, DefaultStepTimeout)
 	if o.Key.Link == "" {
 		o.Key.Link = l.Name()
@@ -141,8 +136,6 @@ func (o Options) withDefaults(l fabric.Link) (Options, error) {
 		return o, fmt.Errorf("%w: at most %d bytes", ErrOptions, o.MaxBytes)
 	case !goodSize(o.MaxSize):
 		return o, fmt.Errorf("%w: largest size %d, want a power of two from %d to %d", ErrOptions, o.MaxSize, minMaxSize, maxMaxSize)
-	case !(o.Tolerance > 0 && o.Tolerance <= 1):
-		return o, fmt.Errorf("%w: tolerance %v, want above 0 to 1", ErrOptions, o.Tolerance)
 	case o.StepTimeout < time.Millisecond:
 		return o, fmt.Errorf("%w: step time-out %v, want 1ms or more", ErrOptions, o.StepTimeout)
 	}

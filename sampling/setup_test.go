@@ -94,7 +94,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	require.NoError(t, err)
 	for _, bad := range []Options{
 		{Mode: 9}, {Budget: time.Microsecond}, {Budget: time.Hour}, {Budget: -1}, {MaxSize: 100}, {MaxSize: 5000}, {MaxSize: 1 << 30}, {MaxSize: -4096},
-		{Tolerance: -1}, {MaxBytes: -1}, {Tolerance: 2}, {StepTimeout: -1}, {Key: Key{Class: "nearby"}}, {Key: Key{Device: string(make([]byte, 200))}},
+		{MaxBytes: -1}, {StepTimeout: -1}, {Key: Key{Class: "nearby"}}, {Key: Key{Device: string(make([]byte, 200))}},
 	} {
 		_, err := Open(a, ep, bad)
 		require.ErrorIs(t, err, ErrOptions, "%+v", bad)

@@ -102,22 +102,19 @@ func deviation(d, x []float64, med float64) float64 {
 	return 1.4826 * middle(d)
 }
 
-// confidence maps a standard error se of a quantity of size v from n samples to 0 … 1: ½ if
-// the error is tol·v, and less with few samples, which may all be disturbed: 3 samples with
-// probability 1/4, 5 with 1/10.
-func confidence(v, se float64, n int, tol float64) float64 {
-	if n == 0 || math.IsInf(se, 0) || math.IsNaN(se) {
+// conf maps the standard error to 0 … 1: ½ if it is Tolerance times the value, and less with
+// few samples, which may all be disturbed: 3 samples with probability 1/4, 5 with 1/10.
+func (e estimate) conf() float64 {
+	if e.n == 0 || math.IsInf(e.se, 0) || math.IsNaN(e.se) {
 		return 0
 	}
-	c := 1 - math.Exp2(-float64(n)/1.5)
-	if se <= 0 {
+	c := 1 - math.Exp2(-float64(e.n)/1.5)
+	if e.se <= 0 {
 		return c
 	}
-	if v <= 0 {
+	if e.v <= 0 {
 		return 0
 	}
-	r := se / v / tol
+	r := e.se / e.v / Tolerance
 	return c / (1 + r*r)
 }
-
-func (e estimate) conf(tol float64) float64 { return confidence(e.v, e.se, e.n, tol) }

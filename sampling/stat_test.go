@@ -9,14 +9,14 @@ import (
 
 func TestEstimate(t *testing.T) {
 	var s series
-	require.Zero(t, s.estimate().conf(0.05))
+	require.Zero(t, s.estimate().conf())
 	s.add(100)
 	require.Equal(t, 100.0, s.estimate().v)
-	require.Less(t, s.estimate().conf(0.05), 0.01, "one sample says nothing")
+	require.Less(t, s.estimate().conf(), 0.01, "one sample says nothing")
 	for range 4 {
 		s.add(100)
 	}
-	require.Greater(t, s.estimate().conf(0.05), enough)
+	require.Greater(t, s.estimate().conf(), enough)
 	require.Zero(t, testing.AllocsPerRun(10, func() { s.estimate() }))
 }
 
@@ -36,7 +36,7 @@ func TestEstimateOfDisturbedSamples(t *testing.T) {
 		e := s.estimate()
 		require.InDelta(t, 1000, e.v, 25)
 		require.GreaterOrEqual(t, e.dropped, 8)
-		require.Greater(t, e.conf(0.05), 0.8)
+		require.Greater(t, e.conf(), 0.8)
 	}
 }
 

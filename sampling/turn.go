@@ -12,7 +12,6 @@ type turn struct {
 	in, out    []byte // of this side's data; lkey is the key of out
 	lkey       uint32
 	to         fabric.RemoteKey // destination of writes
-	tol        float64
 	start, end int64
 	most       int64   // what s.bytes may become
 	overhead   float64 // of reading the clock
@@ -66,7 +65,7 @@ func (s *Session) turn() (*Half, error) {
 	mem := s.data.Bytes()
 	t := &turn{
 		s: s, in: mem[:s.max], out: mem[s.max : 2*s.max], lkey: s.data.LKey(), to: s.peerData,
-		tol: s.opt.Tolerance, start: s.p.Now(),
+		start: s.p.Now(),
 	}
 	t.to.Len = uint64(s.max) // the other half is the peer's
 	t.end = t.start + int64(s.budget)/2
@@ -137,7 +136,7 @@ func (t *turn) sample(x *series, share float64, f func() (float64, error)) error
 		if d := float64(t.s.p.Now() - a); x.n == 1 || d < last {
 			last = d
 		}
-		if x.n >= 2*minSamples && x.estimate().conf(t.tol) >= enough {
+		if x.n >= 2*minSamples && x.estimate().conf() >= enough {
 			return nil
 		}
 	}

@@ -85,7 +85,7 @@ func PlogpPlots(rs []bench.PlogpResult) ([]Plot, error) {
 // tolerance.
 func spread(conf float64) float64 {
 	conf = min(max(conf, 0.02), 1)
-	return sampling.DefaultTolerance * math.Sqrt(1/conf-1)
+	return sampling.Tolerance * math.Sqrt(1/conf-1)
 }
 
 // plogpTrace is time over size, with a band of twice the standard error. base is added to a
