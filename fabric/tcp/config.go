@@ -21,11 +21,10 @@ type Config struct {
 	// other.
 	Advertise []netip.Addr
 
-	// SendBuffer and RecvBuffer are the socket buffers in bytes. Zero leaves
-	// them to the kernel, which grows them as needed (net.ipv4.tcp_wmem and
-	// tcp_rmem); a fixed size is doubled by the kernel and capped by
-	// net.core.wmem_max and rmem_max.
-	SendBuffer, RecvBuffer int
+	// SendBuffer is the socket's buffer for sending in bytes. Zero leaves it to the kernel,
+	// which grows it as needed (net.ipv4.tcp_wmem); a fixed size is doubled by the kernel and
+	// capped by net.core.wmem_max.
+	SendBuffer int
 
 	// Unsent bounds the bytes that a socket accepts beyond those that the network accepts
 	// at the moment, so that urgent frames do not queue behind them in the kernel
@@ -122,7 +121,7 @@ func (c *Config) withDefaults() (Config, error) {
 		return d, fmt.Errorf("tcp: open: %d lanes from %d bytes on, allowed at most %d, and sizes above 0", d.Lanes, d.LaneMin, maxLanes)
 	}
 	d.LongRTT = cmp.Or(d.LongRTT, DefaultLongRTT)
-	if d.HandshakeTimeout < 0 || d.LongRTT < 0 || d.SendBuffer < 0 || d.RecvBuffer < 0 {
+	if d.HandshakeTimeout < 0 || d.LongRTT < 0 || d.SendBuffer < 0 {
 		return d, fmt.Errorf("tcp: open: negative size or time in Config")
 	}
 	if d.Crypt >= numCrypts {

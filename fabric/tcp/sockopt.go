@@ -92,8 +92,5 @@ func (c *Config) tune(fd int, class Class, peerTimeout time.Duration) error {
 	if n := c.SendBuffer; n > 0 {
 		errs = append(errs, set(unix.SOL_SOCKET, unix.SO_SNDBUF, n))
 	}
-	if n := c.RecvBuffer; n > 0 {
-		errs = append(errs, set(unix.SOL_SOCKET, unix.SO_RCVBUF, n))
-	}
 	return errors.Join(errs...)
 }
