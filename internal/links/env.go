@@ -1,9 +1,9 @@
 package links
 
 import (
-	"strings"
-
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/seed33544411/rma/internal/settings"
 )
@@ -57,44 +57,29 @@ func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
 			*to, _ = v.Switch(name)
 		}
 	}
-	for name, to := range map[string]*int64{EnvCopyStream: &o.StreamFrom, EnvCopyString: &o.StringFrom} {
-		if n := v.Int(name); n != 0 {
-			*to = n
-		}
-	}
+	o.StreamFrom = cmp.Or(v.Int(EnvCopyStream), o.StreamFrom)
+	o.StringFrom = cmp.Or(v.Int(EnvCopyString), o.StringFrom)
 	if s := v.Text(EnvHost); s != "" {
 		o.Host = s[:min(len(s), maxHostName)]
 	}
 	if a := v.Addr(EnvBind); a.IsValid() {
 		o.Bind = a
 	}
-	if s := v.Text(EnvCongestion); s != "" {
-		o.Congestion = s
-	}
-	if s := v.Text(EnvCrypt); s != "" {
-		o.Crypt = s
-	}
-	if v.Get(EnvUnsent).Origin != settings.Default {
-		o.Unsent = int(v.Int(EnvUnsent))
-	}
-	if v.Get(EnvLanes).Origin != settings.Default {
-		o.Lanes = int(v.Int(EnvLanes))
-	}
-	if v.Get(EnvLaneMin).Origin != settings.Default {
-		o.LaneMin = int(v.Int(EnvLaneMin))
+	o.Congestion = cmp.Or(v.Text(EnvCongestion), o.Congestion)
+	o.Crypt = cmp.Or(v.Text(EnvCrypt), o.Crypt)
+	for name, to := range map[string]*int{EnvUnsent: &o.Unsent, EnvLanes: &o.Lanes, EnvLaneMin: &o.LaneMin} {
+		if v.Get(name).Origin != settings.Default {
+			*to = int(v.Int(name))
+		}
 	}
 	if v.Get(EnvLongRTT).Origin != settings.Default {
 		o.LongRTT = v.Duration(EnvLongRTT)
 	}
-	if s := v.Text(EnvDevice); s != "" {
-		o.Device = s
-	}
+	o.Device = cmp.Or(v.Text(EnvDevice), o.Device)
 	if s := v.Text(EnvRails); s != "" {
 		o.Rails = splitRails(s)
 	}
-	if n := v.Int(EnvPort); n != 0 {
-		o.Port = int(n)
-	}
+	o.Port = cmp.Or(int(v.Int(EnvPort)), o.Port)
 	if v.Text(EnvGIDIndex) != "" {
 		i := int(v.Int(EnvGIDIndex))
 		o.GIDIndex = &i
