@@ -3,7 +3,9 @@ package mr
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/offheap"
@@ -142,10 +144,7 @@ func (d *Domain) Live() int {
 func (d *Domain) Close() error {
 	d.table.mu.Lock()
 	d.table.down = true
-	var all []*Registration
-	for r := range d.table.live {
-		all = append(all, r)
-	}
+	all := slices.Collect(maps.Keys(d.table.live))
 	d.table.mu.Unlock()
 	var errs []error
 	for _, r := range all {

@@ -2,6 +2,8 @@ package mr
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -44,10 +46,7 @@ func askAgain() {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		time.Sleep(pause)
 		l.mu.Lock()
-		var all []*Registration
-		for r := range l.regs {
-			all = append(all, r)
-		}
+		all := slices.Collect(maps.Keys(l.regs))
 		l.mu.Unlock()
 		for _, r := range all {
 			if errors.Is(r.release(), ErrInUse) {

@@ -2,8 +2,10 @@ package verbs
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -58,10 +60,8 @@ func DeviceForNetDev(netdev string) (string, error) {
 func deviceOf(netdev string) string {
 	dirs, _ := filepath.Glob("/sys/class/infiniband/*")
 	for _, d := range dirs {
-		for _, n := range gidNetDevs(filepath.Base(d)) {
-			if n == netdev {
-				return filepath.Base(d)
-			}
+		if slices.Contains(gidNetDevs(filepath.Base(d)), netdev) {
+			return filepath.Base(d)
 		}
 	}
 	if _, err := os.Stat("/sys/class/net/" + netdev); err != nil {
@@ -115,9 +115,5 @@ func gidNetDevs(dev string) []string {
 			}
 		}
 	}
-	out := make([]string, 0, len(seen))
-	for n := range seen {
-		out = append(out, n)
-	}
-	return out
+	return slices.Collect(maps.Keys(seen))
 }

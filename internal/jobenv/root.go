@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -175,12 +176,7 @@ func isLoopback(address string) bool {
 
 // isLocal reports whether the address is one of this host's.
 func isLocal(ip netip.Addr) bool {
-	for _, a := range hostAddrs() {
-		if a == ip.Unmap().WithZone("") {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(hostAddrs(), ip.Unmap().WithZone(""))
 }
 
 // hostAddrs lists the addresses by which other hosts may reach this one.

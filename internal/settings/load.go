@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"regexp"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -94,11 +95,11 @@ func shown(s *Setting, text string, o Origin, where string) string {
 
 // code takes what the program says.
 func (l *loader) code(src Source) {
-	for _, env := range sorted(src.Fields) {
+	for _, env := range slices.Sorted(maps.Keys(src.Fields)) {
 		s := Lookup(env)
 		l.set(s, src.Fields[env], Code, "Config."+s.Field)
 	}
-	for _, name := range sorted(src.Named) {
+	for _, name := range slices.Sorted(maps.Keys(src.Named)) {
 		where := fmt.Sprintf("Config.Settings[%q]", name)
 		if s := l.named(name, where); s != nil {
 			l.set(s, src.Named[name], Code, where)
@@ -166,7 +167,7 @@ func names(all bool) []string {
 // noted, and judged by who reads them: a program that brings its own job may run
 // inside another one.
 func (l *loader) environ() {
-	for _, name := range sorted(l.env) {
+	for _, name := range slices.Sorted(maps.Keys(l.env)) {
 		s := Lookup(name)
 		switch {
 		case s == nil:
@@ -196,13 +197,4 @@ func Known(name string) bool { return Lookup(name) != nil || exempt(name) }
 // exempt reports whether an unknown variable is somebody else's.
 func exempt(name string) bool {
 	return strings.HasPrefix(name, TestPrefix) || service.MatchString("_"+strings.TrimPrefix(name, Prefix))
-}
-
-func sorted(m map[string]string) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	sort.Strings(out)
-	return out
 }

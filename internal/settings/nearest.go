@@ -28,12 +28,7 @@ func sameWords(a, b string) bool {
 	if len(x) > len(y) {
 		x, y = y, x
 	}
-	for _, w := range x {
-		if !slices.Contains(y, w) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(x, func(w string) bool { return !slices.Contains(y, w) })
 }
 
 // distance is how many characters must be inserted, deleted, replaced or swapped
