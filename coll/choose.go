@@ -274,11 +274,7 @@ func (t *team) ask() {
 		}
 	}
 	if t.rank == 0 {
-		all := make([]int, len(t.ranks))
-		for r := range all {
-			all[r] = r
-		}
-		t.slowest(all).put(far)
+		t.slowest(upTo(len(t.ranks))).put(far)
 		*procs = float64(t.processors())
 	}
 	f := &figures{hosts: t.hosts}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed33544411/rma"
 )
@@ -198,11 +199,7 @@ func (s *service) tell(t *team, why error) {
 
 // control takes control frames.
 func (s *service) control(m rma.Envelope, parts [][]byte) {
-	var b []byte
-	for _, p := range parts {
-		b = append(b, p...)
-	}
-	f, ok := parseFrame(b)
+	f, ok := parseFrame(slices.Concat(parts...))
 	if !ok || s.floods(m.From, &f) {
 		s.lose(m.From, ErrProtocol, false)
 		return

@@ -335,15 +335,9 @@ func (s *service) form(from int, m *frame) {
 
 // fits reports whether a table has the members of the call.
 func (s *service) fits(f *forming, table [][2]uint32) bool {
-	if len(table) != len(f.ranks) {
-		return false
-	}
-	for i, e := range table {
-		if int(e[0]) != f.ranks[i] || e[1] > lowBits || f.ranks[i] == s.eng.Rank() && e[1] != f.own {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(table, f.ranks, func(e [2]uint32, rank int) bool {
+		return int(e[0]) == rank && e[1] <= lowBits && (rank != s.eng.Rank() || e[1] == f.own)
+	})
 }
 
 // formingLost ends the calls of New that need a rank that was lost.

@@ -305,11 +305,7 @@ func (f *figures) processors(p int) []*processor {
 		}
 		return of
 	}
-	all := make([]int, p)
-	for r := range all {
-		all[r] = r
-	}
-	share(all)
+	share(upTo(p))
 	return of
 }
 

@@ -3,6 +3,8 @@ package coll
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/seed33544411/rma"
@@ -79,10 +81,7 @@ func (t *team) end(err error, first func()) {
 		return
 	}
 	t.err = err
-	ops := make([]*operation, 0, len(t.ops))
-	for _, o := range t.ops {
-		ops = append(ops, o)
-	}
+	ops := slices.Collect(maps.Values(t.ops))
 	came, board := t.early, t.board
 	t.ahead = nil
 	t.early, t.unknown, t.kept, t.waiting, t.free, t.requests, t.spare = nil, nil, 0, nil, nil, nil, nil

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -70,10 +72,7 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 	s := &service{eng: eng, force: force, check: check, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, refused: map[string]map[int]error{}, lost: map[int]error{},
 		fetching: make([][2]int, eng.Size()), contention: cpu.NewContention(home(eng))}
 	s.wake = sync.OnceValues(func() (*rma.Region, error) { return eng.Alloc(8, rma.PeersWrite) })
-	ranks := make([]int, eng.Size())
-	for r := range ranks {
-		ranks[r] = r
-	}
+	ranks := upTo(eng.Size())
 	s.world = s.newTeam(0, "world")
 	s.world.set(ranks, make([]uint32, len(ranks)))
 	s.teams[0] = s.world
@@ -106,6 +105,15 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 func home(eng *rma.Engine) int {
 	at := rma.PlaceOf(eng.Peer(eng.Rank()))
 	return cpu.Home(cpu.Allowed(), at.LocalRank, at.LocalSize)
+}
+
+// upTo returns the numbers from 0 to n-1.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // payload returns a number for a message with data.
@@ -190,7 +198,7 @@ func (s *service) close() {
 	s.closing.Store(true)
 	s.mu.Lock()
 	s.err = rma.ErrClosed
-	teams := s.all()
+	teams := slices.Collect(maps.Values(s.teams))
 	for _, f := range s.forming {
 		f.end(nil, s.err)
 	}
@@ -204,15 +212,6 @@ func (s *service) close() {
 			board.leave()
 		}
 	}
-}
-
-// all returns the teams. s.mu is held.
-func (s *service) all() []*team {
-	out := make([]*team, 0, len(s.teams))
-	for _, t := range s.teams {
-		out = append(out, t)
-	}
-	return out
 }
 
 // watch revokes the teams of ranks that are lost.
@@ -249,7 +248,7 @@ func (s *service) losing(rank int, why error, still bool) (teams []*team) {
 	if still {
 		s.lost[rank] = why
 	}
-	for _, t := range s.all() {
+	for _, t := range s.teams {
 		if t.has(rank) {
 			teams = append(teams, t)
 		}
