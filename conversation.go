@@ -71,7 +71,7 @@ func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (ch *mess
 		IDTag: channelTag, Ring: eager.Options{Depth: e.cfg.Depth}, Rings: e.rings, SmallRings: e.cfg.RingMemory > 0, RingMost: e.cfg.RingLimit, Policy: e.cfg.policy(e.links[p.link].Name()),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
 		Learn: e.cfg.learns(), Drift: p.drifted,
-		Params: params, From: p.rank, Shared: e.proto.hub.Shared(), Posted: e.proto.inbox.TakeOver, Rails: railsOf(p),
+		Params: params, Owner: e.prog.Holder(), From: p.rank, Shared: e.proto.hub.Shared(), Posted: e.proto.inbox.TakeOver, Rails: railsOf(p),
 	})
 	if err != nil {
 		return nil, (*messageHost)(p).noChannel(n, err)

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/eager"
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/offheap"
+	"github.com/seed33544411/rma/internal/owned"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -22,6 +25,24 @@ const many = 24
 func calm(e *Engine) {
 	for range 2048 {
 		e.Progress()
+	}
+}
+
+// With the tag rmadebug a message channel panics when somebody else than the owner calls it.
+func TestChannelAssertsItsOwner(t *testing.T) {
+	t.Parallel()
+	es := simulate(t, 2, "sim")
+	recv := es[1].Peer(0).Recv(nil)
+	require.NoError(t, es[0].Peer(1).Send(nil).Wait(t.Context()))
+	_, err := recv.Wait(t.Context())
+	require.NoError(t, err)
+	var ch *message.Channel
+	es[0].prog.Do(func() {
+		ch = es[0].peers[1].msg.Channel()
+		ch.Relax(time.Now())
+	})
+	if owned.On {
+		require.Panics(t, func() { ch.Relax(time.Now()) })
 	}
 }
 
