@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func calledJob(ctx context.Context, p *Peer, err error) error {
 	case p.eng.tasks.Life().Err() != nil:
 		return ErrClosed
 	case ctx.Err() != nil:
-		p.eng.prog.Do(func() { err = p.down })
+		p.eng.prog.Do(func() { err = cmp.Or(p.down, err) })
 		return err
 	}
 	return p.eng.jobCause(p.rank, err)
