@@ -106,7 +106,8 @@
 //
 // All functions and methods may be called from any goroutine, except that only one
 // goroutine at a time may wait for a request or an [Event], or use a [Batch] or a
-// [RecvBatch].
+// [RecvBatch]. A panic in a handler or another callback ends the process, even if a goroutine
+// that waits, and therefore runs it, recovers panics.
 //
 // # Stability
 //

@@ -90,11 +90,13 @@ func handle(e *Engine, only int, o HandlerOptions, h *Handler) (*Handler, error)
 		r.Resume()
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed.Load() {
-		h.stop()
-	} else {
+	closed := e.closed.Load()
+	if !closed {
 		e.handlers = append(e.handlers, h)
+	}
+	e.mu.Unlock()
+	if closed {
+		h.stop() // a call of the handler may wait for e.mu
 	}
 	return h, nil
 }
