@@ -147,6 +147,9 @@ func TestScriptsAcrossFailedQueuePairs(t *testing.T) {
 	losing(t, es, failQueuePairs(es), func() { runScripts(t, es, atomicSteps...) })
 }
 
+// TestRailsCarryMessages over verbs.
+func TestRailsCarryMessagesOverVerbs(t *testing.T) { carryMessages(t, lossyVerbs(t), 12) }
+
 // messaging sends a message of rank 0 and receives it, so that both sides have opened the channel.
 func messaging(t *testing.T, es []*Engine) {
 	ctx := testutil.Context(t, testutil.Limit)
