@@ -321,6 +321,17 @@ func (l *levels) reduceScatter(send []mem, recv mem) {
 	}
 }
 
+// collect receives the blocks of ranks, this one's among them.
+func (l *levels) collect(ranks []int, send mem, recv []mem) {
+	for _, r := range ranks {
+		if r == l.rank {
+			l.copy(recv[r], send)
+		} else {
+			l.recv(r, recv[r])
+		}
+	}
+}
+
 // gather collects the blocks of each host at its leader, and those of all hosts at the root.
 func (l *levels) gather(root int, send mem, recv []mem) {
 	leaders := l.hosts.leaders(root)
@@ -334,13 +345,7 @@ func (l *levels) gather(root int, send mem, recv []mem) {
 				l.copy(recv[r], pack.part(i*n, n), got)
 			}
 		}
-		for _, r := range ranks {
-			if r == root {
-				l.copy(recv[r], send)
-			} else {
-				l.recv(r, recv[r])
-			}
-		}
+		l.collect(ranks, send, recv)
 		return
 	}
 	if l.rank != leader {

@@ -160,13 +160,7 @@ func (l *levels) gatherv(root int, send mem, recv []mem) {
 				}
 			}
 		}
-		for _, r := range ranks {
-			if r == root {
-				l.copy(recv[r], send)
-			} else {
-				l.recv(r, recv[r])
-			}
-		}
+		l.collect(ranks, send, recv)
 		return
 	}
 	switch {
