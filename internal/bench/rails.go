@@ -211,9 +211,10 @@ const railsAsk, railsData = 1, 2
 // serve answers the messages of recv. The engine's end ends it.
 func (p *railsPair) serve() error {
 	_, err := p.eng.Handle(railsAsk, func(_ rma.Envelope, parts [][]byte) {
-		var n [8]byte
-		if copy(n[:], slices.Concat(parts...)); binary.LittleEndian.Uint64(n[:]) <= uint64(len(p.mem.Bytes())) {
-			p.eng.Peer(0).SendBuffer(railsData, p.mem.Slice(0, int(binary.LittleEndian.Uint64(n[:])))).Forget()
+		var b [8]byte
+		copy(b[:], slices.Concat(parts...))
+		if n := binary.LittleEndian.Uint64(b[:]); n <= uint64(len(p.mem.Bytes())) {
+			p.eng.Peer(0).SendBuffer(railsData, p.mem.Slice(0, int(n))).Forget()
 		}
 	})
 	return err
