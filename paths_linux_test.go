@@ -102,7 +102,7 @@ func TestPathsOverANetwork(t *testing.T) {
 	do := testutil.FarHosts(t, delay)
 	dir := t.TempDir()
 	measured := map[sampling.Class]bool{}
-	ctx := testutil.Context(t, testutil.Limit)
+	ctx := testutil.Context(t, 5*testutil.Limit) // of as many jobs as a busy machine needs
 	for loaded := false; !loaded; {
 		var ln net.Listener
 		var err error
