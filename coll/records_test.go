@@ -24,6 +24,26 @@ func byRecords(t *testing.T) ([]*rma.Engine, []*Team) {
 	return es, ts
 }
 
+// Persistent operations by records have the result of their memory at each start: all blocks in records, some of them,
+// or none.
+func TestPersistentRecords(t *testing.T) {
+	_, ts := byRecords(t)
+	ctx := testutil.Context(t, testutil.Limit)
+	for _, n := range []int{0, 1, recordMaxAll / 8, recordMax / 8, 700} {
+		for _, root := range []int{0, 3} {
+			each(t, ts, func(_ int, team *Team) error {
+				if err := startAll(ctx, team, root, n); err != nil {
+					return fmt.Errorf("%d elements, root %d: %w", n, root, err)
+				}
+				return nil
+			})
+		}
+	}
+	for _, n := range []int{1, recordMaxAll/8 + 1} { // of which an Alltoallv sends the second directly
+		requireNoAllocation(t, ts, n, "gather with lengths", "scatter with lengths", "alltoall with lengths")
+	}
+}
+
 // The root finds lengths that differ from those of other ranks, and they those that differ from the
 // root's, although all pass a leader that knows none, and their sum is right.
 func TestRecordsOfAnotherLength(t *testing.T) {
