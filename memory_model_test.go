@@ -3,6 +3,7 @@ package rma
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,6 +48,46 @@ func TestMemoryModelNamesItsTests(t *testing.T) {
 			require.True(t, named[name], "%s belongs to no sentence of docs/memory-model.md", name)
 		}
 	}
+}
+
+// The race detector sees that a message, and a signal, come after what was written before them: also
+// where the link, sim, stores in memory that it watches, and they arrive in memory that it does not.
+func TestMemoryIsOrderedForTheRaceDetector(t *testing.T) {
+	es := openWith(t, 2, "", func(c *Config) { c.Device, c.Mode = "sim", ModeScatter })
+	words, wordKeys := share(t, es, 64)
+	var data [2][]byte
+	var keys [2]Key
+	together(t, es, func(ctx context.Context, e *Engine) error {
+		data[e.Rank()] = make([]byte, 100)
+		mine, err := e.Register(data[e.Rank()])
+		if err == nil {
+			keys[e.Rank()] = mine.Key()
+			err = e.Barrier(ctx)
+		}
+		return err
+	})
+	together(t, es, func(ctx context.Context, e *Engine) error {
+		me, p := e.Rank(), e.Peer(1-e.Rank())
+		for i := range uint64(300) {
+			msg := make([]byte, 100)
+			r := p.Recv(msg)
+			src := testutil.Payload(100, i, 0)
+			put := p.PutBytes(keys[1-me].At(0), src)
+			sig := p.Signal(wordKeys[1-me].At(0), SignalAdd, 1)
+			_, err := p.WaitSignal(ctx, words[me].Slice(0, 8), GE, i+1)
+			if err == nil {
+				err = testutil.Verify(data[me], i, 0)
+			}
+			send := p.Send(src)
+			if _, err2 := r.Wait(ctx); err == nil && err2 == nil {
+				err = testutil.Verify(msg, i, 0)
+			}
+			if err = errors.Join(err, WaitAll(ctx, put, sig, send)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // watch calls look, with words of mem, until stop, and returns its first error.

@@ -8,6 +8,7 @@ import (
 	syscpu "golang.org/x/sys/cpu"
 
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // load64 loads the word at offset off of ring memory with acquire order: loads after it see
@@ -18,7 +19,9 @@ import (
 // Hot path.
 func load64(mem []byte, off int) uint64 {
 	p := (*[8]byte)(mem[off : off+8])
-	return hostWord(atomic.LoadUint64((*uint64)(unsafe.Pointer(p))))
+	w := atomic.LoadUint64((*uint64)(unsafe.Pointer(p)))
+	offheap.Acquire(nil)
+	return hostWord(w)
 }
 
 // store64 writes a word of the peer's ring with release order, aligned as in load64.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Conn is a bidirectional stream of bytes between two ranks. It implements net.Conn and the
@@ -99,7 +100,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	defer c.rmu.Unlock()
 	n, err := c.read(p)
 	if n > 0 {
-		acquire(p[:n])
+		offheap.Acquire(p[:n])
 	}
 	return n, c.fail("read", err)
 }

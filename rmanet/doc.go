@@ -92,7 +92,6 @@
 //	block.go     memory of streams; queue.go in order; slab.go registered
 //	frame.go     tags and control frames
 //	deadline.go  deadlines; addr.go addresses; options.go Config
-//	race_*.go    annotations for the race detector
 //
-// It imports the root package and internal/bubble.
+// It imports the root package, internal/bubble and internal/offheap.
 package rmanet

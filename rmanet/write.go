@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // forever is the context of waits that are bounded by the engine.
@@ -53,7 +54,7 @@ type writing struct {
 func (c *Conn) Write(p []byte) (int, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	release()
+	offheap.Release()
 	n, err := c.write(p)
 	return n, c.fail("write", err)
 }

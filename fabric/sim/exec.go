@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/internal/softlink"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // op is one request in an endpoint's ring.
@@ -222,9 +223,10 @@ func (o *op) place(from, to uint64) {
 		var w [8]byte
 		o.gather(w[:], from)
 		softlink.Store64(addr, binary.NativeEndian.Uint64(w[:]))
-		return
+	} else {
+		o.gather(fabric.BytesAt(addr, int(to-from)), from)
 	}
-	o.gather(fabric.BytesAt(addr, int(to-from)), from)
+	offheap.Release() // the target loads a word that follows, without a call of the link
 }
 
 // gather copies the write's bytes from off on to dst.

@@ -46,5 +46,5 @@
 //	group.go          many puts, gets or accumulates in one request: encoding and execution
 //	reduce.go         kernels by type and operation; exclusive.go those that are not atomic
 //
-// It imports fabric, gather, mr and internal/cpu.
+// It imports fabric, gather, mr, internal/cpu and internal/offheap.
 package onesided

@@ -5,12 +5,15 @@ import (
 	"unsafe"
 
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Load64 loads the 8-byte word at the start of b, which must be aligned to 8 bytes. Peers
 // write such words in one store; their earlier writes may be read after it.
 func Load64(b []byte) uint64 {
-	return atomic.LoadUint64(word64(b))
+	w := atomic.LoadUint64(word64(b))
+	offheap.Acquire(nil)
+	return w
 }
 
 // Load loads the word of type t at the start of b, which must be aligned to its size, as

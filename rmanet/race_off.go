@@ -1,7 +1,0 @@
-//go:build !race
-
-package rmanet
-
-func release() {}
-
-func acquire([]byte) {}
