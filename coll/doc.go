@@ -63,7 +63,9 @@
 //	team.go       Team: members, order of operations, revocation
 //	create.go     New, Split, Shrink: members exchange the numbers by which they know the team
 //	algorithm.go  the algorithms; messages.go makes their schedules; choose.go which one is
-//	              used, by predicted time (predict.go) or by RMA_COLL_ALGORITHM
+//	              used, by predicted time or by RMA_COLL_ALGORITHM
+//	predict.go    predicted times: schedules of all ranks (simulate.go) with the costs of
+//	              messages and local work (figures.go)
 //	circulant.go  rounds of a broadcast or reduction on a circulant graph
 //	hosts.go      hosts: which ranks are on one host, and algorithms that cross between hosts once
 //	check.go      RMA_COLL_CHECK: ranks tell each other about their calls

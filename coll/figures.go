@@ -1,0 +1,232 @@
+package coll
+
+import (
+	"math"
+	"math/bits"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/seed33544411/rma/logp"
+)
+
+// figures are what algorithms are chosen by. The ranks of a team have the same figures, so that
+// they make the same choices.
+type figures struct {
+	costs          // of the slowest path of the first rank
+	near   *costs  // between ranks of a host, if there are several; nil: the same
+	hosts  *hosts  // on which the ranks are; nil: see divide
+	boards byBoard // what the ranks have boards for
+	procs  int     // processors that the ranks have together; 0: one each
+}
+
+// costs are those of one message of 2^i bytes on a path, and of local work on as many, in ns.
+type costs struct {
+	Sender   [figureSizes]float64 // work of the sender
+	Latency  [figureSizes]float64 // from the end of that work until the receiver can begin
+	Receiver [figureSizes]float64 // work of the receiver
+	Out      [figureSizes]float64 // time for which the sender's link is occupied while the receiver works
+	Copy     [figureSizes]float64
+	Fold     [figureSizes]float64 // a reduction
+	Give     [figureSizes]float64 // work of the sender for data of a reduction, of at most foldMax bytes
+	Take     [figureSizes]float64 // work of its receiver, besides the reduction
+	Read     [figureSizes]float64 // a copy of the memory of another rank's call
+}
+
+// all returns the tables of c, in the order in which they are sent.
+func (c *costs) all() []*[figureSizes]float64 {
+	return []*[figureSizes]float64{&c.Sender, &c.Latency, &c.Receiver, &c.Out, &c.Copy, &c.Fold, &c.Give, &c.Take, &c.Read}
+}
+
+// costNumbers is the number of numbers in costs.
+const costNumbers = 9 * figureSizes
+
+// put writes c to numbers, as it is sent.
+func (c *costs) put(numbers []float64) {
+	for i, t := range c.all() {
+		copy(numbers[i*figureSizes:], t[:])
+	}
+}
+
+// maxFigure bounds the numbers of costs, in ns: a year.
+const maxFigure = 1e9 * 365 * 24 * 3600
+
+// parse is the inverse of put. It returns false if numbers are not times.
+func (c *costs) parse(numbers []float64) bool {
+	for _, ns := range numbers[:costNumbers] {
+		if !(0 <= ns && ns <= maxFigure) { // or NaN
+			return false
+		}
+	}
+	for i, t := range c.all() {
+		copy(t[:], numbers[i*figureSizes:])
+	}
+	return true
+}
+
+// longer reports whether c is of a slower path than d.
+func (c *costs) longer(d *costs) bool {
+	time := func(c *costs) float64 { return at(&c.Latency, 1) + at(&c.Receiver, 1<<20) }
+	return time(c) > time(d)
+}
+
+const figureSizes = 31
+
+// messageWork is the work for a message at each end, in ns, that is not in the parameters of
+// a path: to make it, and to find its operation and step. It is about a quarter of the least
+// time of BenchmarkWork, a barrier of two ranks by one goroutine: two messages. Without it, a
+// fast path would make many small messages seem free.
+const messageWork = 1000
+
+// lineWork is the work for a line of a board at each end, in ns.
+const lineWork = 100
+
+// tellWork is the work for a store to another rank's line, lineLatency the time until it is
+// seen there, a cache line from one processor to another, and turnWork that of a wait in which
+// ranks that share processors take turns, in ns.
+const tellWork, lineLatency, turnWork = 50, 200, 200
+
+// Data that another processor has just written comes from there line by line, of lineBytes:
+// linesAtOnce at a time, each for the latency of the path less what the processor hides, in ns. Two
+// ranks on processors of their own took 25 ns more for a line of 1 MiB than for data of their
+// own where the latency of the link was 177 ns, and 2 ns where it was 57. Ranks that take turns find
+// much of it in the cache of their processor. That is so of areas, of messages with their header, which
+// the sender has written, and of memory of a call that its rank has written in the operation.
+const lineBytes, linesAtOnce, lineHidden = 64, 5, 45
+
+// Of the first privateBytes, which are still in the cache of the processor that has written them, the
+// reading one hides no more than privateHidden: two ranks on near processors, with a link of 48 ns, took 3
+// ns more for each line of 64 KiB, and none for those of 1 MiB, which are in a cache that they share.
+const privateBytes, privateHidden = 128 << 10, 30
+
+// lines returns the time that n bytes take longer from the processor of another rank that has written
+// them, in ns, if the ranks map each other's memory.
+func (c *costs) lines(n int) float64 {
+	lines := func(n int, hidden float64) float64 {
+		return float64(n) / (lineBytes * linesAtOnce) * max(0, at(&c.Latency, 1)-hidden)
+	}
+	private := min(n, privateBytes)
+	return lines(private, privateHidden) + lines(n-private, lineHidden)
+}
+
+// Messages of slicesFrom bytes or more between ranks that map each other's memory, and do not take turns,
+// are copied by both ranks at the same time: each works for bothCopy of the time of the receiver alone.
+// Two ranks took 0.65 to 0.75 of that for a bcast of 1 MiB, and 1.3 for an alltoall of two such blocks.
+const slicesFrom, bothCopy = 256 << 10, 0.65
+
+// figuresOf derives figures from the parameters of a path, by the formulas of the modes that
+// messages of operations use: eager up to inlineMax, and up to foldMax for data of reductions,
+// rendezvous behind a header above. maps
+// says that the receiver's processor copies from the sender's memory, which is the
+// application's own: the link has not allocated it, and reads it by that much longer.
+//
+// The parameters are of memory that stays in the cache. More data than that is not copied or
+// reduced faster than the rates of memory say.
+func figuresOf(p *logp.Params, maps bool, m memoryRates) *figures {
+	return &figures{costs: *costsOf(p, maps, m), boards: byBoard{maps, maps, maps}}
+}
+
+// costsOf is figuresOf for one of several paths.
+func costsOf(p *logp.Params, maps bool, m memoryRates) *costs {
+	f := &costs{}
+	post := p.CPU.A + p.CPU.B
+	for i := range figureSizes {
+		n := int64(1) << i
+		c := p.C.At(n)
+		cold, fold := 0.0, 0.0
+		if n >= coldFrom {
+			cold, fold = m.copy*float64(n), m.fold*float64(n)
+		}
+		f.Copy[i] = max(c, cold)
+		f.Fold[i] = max(foldCopies*c, fold)
+		f.Give[i] = messageWork + post + c + p.Os.At(n+headerSize)
+		f.Take[i] = messageWork + p.Or.At(n+headerSize)
+		f.Read[i] = max(p.Os.At(n), cold) + p.R.At(n) // the system finds the pages, wherever the data is
+		if n <= inlineMax {
+			n += headerSize
+			f.Sender[i] = messageWork + post + c + p.Os.At(n)
+			f.Latency[i] = p.Ls
+			f.Receiver[i] = messageWork + p.Or.At(n) + c
+			continue
+		}
+		head := p.Os.At(headerSize)
+		f.Sender[i] = 2*messageWork + 2*post + 2*head + p.G
+		f.Latency[i] = p.Ls
+		if !maps {
+			f.Out[i] = p.Os.At(n)
+		}
+		move := p.Os.At(n)
+		if maps {
+			move = f.Read[i]
+		}
+		f.Latency[i] += p.Lh // the data is fetched; meanwhile the processor is free, and other messages come
+		f.Receiver[i] = 2*messageWork + 2*p.Or.At(headerSize) + post + move
+	}
+	return f
+}
+
+// at interpolates between the sizes of figures.
+func at(t *[figureSizes]float64, n int) float64 {
+	if n <= 1 {
+		return t[0]
+	}
+	i := bits.Len(uint(n)) - 1
+	if i >= figureSizes-1 {
+		return t[figureSizes-1] * float64(n) / float64(uint64(1)<<(figureSizes-1))
+	}
+	lo, hi := float64(uint64(1)<<i), float64(uint64(1)<<(i+1))
+	return t[i] + (t[i+1]-t[i])*(float64(n)-lo)/(hi-lo)
+}
+
+// coldFrom is the size, in bytes, from which the data of an operation are taken to be in memory, or
+// in a cache that is shared: with a copy of it they do not fit the fastest.
+const coldFrom = 32 << 10
+
+// memoryRates are times of work on data that are not in the fastest caches, in ns for a byte.
+type memoryRates struct{ copy, fold float64 }
+
+// rates measures the rates of this processor, once in a process. It takes some milliseconds.
+var rates = sync.OnceValue(func() memoryRates {
+	const size, piece = 4 << 20, 64 << 10
+	dst, src := make([]float64, size/8), make([]float64, size/8)
+	op := Sum[float64]()
+	sum := foldOf(&op, reflect.Float64)
+	least := func(work func(dst, src []float64)) float64 {
+		best := math.Inf(1)
+		for range 3 {
+			began := time.Now()
+			for at := 0; at < len(dst); at += piece / 8 {
+				work(dst[at:at+piece/8], src[at:at+piece/8])
+			}
+			best = min(best, float64(time.Since(began)))
+		}
+		return best / size
+	}
+	clear(src) // the first access of a page takes longer
+	return memoryRates{least(func(dst, src []float64) { copy(dst, src) }), least(func(dst, src []float64) { sum(bytesOf(dst), bytesOf(src), false) })}
+})
+
+// foldCopies is the time of a reduction of memory in copies: it reads twice as much.
+const foldCopies = 2
+
+// crowded reports whether more than two of p ranks take turns on a processor. f may be nil.
+func (f *figures) crowded(p int) bool { return f != nil && 0 < f.procs && 2*f.procs < p }
+
+// takeTurns reports whether some of p ranks share a processor.
+func (f *figures) takeTurns(p int) bool { return 0 < f.procs && f.procs < p }
+
+// path returns the costs of messages between two ranks.
+func (f *figures) path(a, b int32) *costs {
+	if f.near != nil && f.hosts.of[a] == f.hosts.of[b] {
+		return f.near
+	}
+	return &f.costs
+}
+
+// local returns the costs of work that needs no path.
+func (f *figures) local() *costs {
+	if f.near != nil {
+		return f.near
+	}
+	return &f.costs
+}
