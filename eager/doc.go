@@ -92,7 +92,8 @@
 // If Caps.WakesOnWrite is false, a reader that is about to sleep sets a bit in the word
 // that it writes to the peer ([Channel.Sleep]). A sender that has seen the bit requests a
 // notification with the last write of every flush, data and credit alike, until the bit is
-// cleared. Writes in flight when the bit is set do not notify. Therefore, after Sleep(true)
+// cleared; not with a word in which only the bit is new, by which sleepers would wake each
+// other. Writes in flight when the bit is set do not notify. Therefore, after Sleep(true)
 // and Link.Arm, the reader polls its rings once more and then sleeps with the time-outs of
 // [Backoff], short at first and doubling, so that a message that was in flight for a time d
 // is seen after about 2·d at the latest.

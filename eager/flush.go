@@ -28,8 +28,10 @@ func (s *sender) flush(force bool) error {
 	}
 	// The completion of a credit write stands for the head, so the cursor of the head must
 	// be staged first.
+	silent := false // the peer has no reason to wake
 	if s.back.rx.Due(s.first != s.staged) || force && s.back.rx.Owed() > 0 {
 		if !s.creditOut && (!s.cursorOut || s.cursorSent == s.tx.Head()) && s.makeRoom(1, 1) {
+			silent = s.first == s.staged && s.back.rx.Owed() == 0 // all that is new is whether this side sleeps
 			s.stageCredit()
 		}
 	}
@@ -43,7 +45,7 @@ func (s *sender) flush(force bool) error {
 	if s.borrowed {
 		s.signBorrowed()
 	}
-	if s.tx.PeerSleeps() {
+	if s.tx.PeerSleeps() && !silent {
 		if w := &s.wrs[s.staged-1]; w.Flags&fabric.FlagNotify == 0 {
 			w.Flags |= fabric.FlagNotify
 			s.stats.Notifies++

@@ -69,6 +69,38 @@ func TestSleepBitAsksForNotification(t *testing.T) {
 	require.Zero(t, b.ch.Stats().Credits)
 }
 
+// A side that tells that it sleeps, or no longer, does not wake a peer that sleeps.
+func TestSleepersDoNotWakeEachOther(t *testing.T) {
+	t.Parallel()
+	for _, mode := range bothModes {
+		o := Options{Mode: mode}
+		a, b := pair(t, simLinks(sim.Options{Caps: sim.CapsLike("ibv")}), o, o)
+		for _, on := range []bool{true, false, true} {
+			for _, s := range []*side{a, b} {
+				done, err := s.ch.Sleep(on)
+				require.NoError(t, err)
+				require.True(t, done)
+				a.poll()
+				b.poll()
+				require.Zero(t, a.notes+b.notes)
+			}
+		}
+		res, err := a.ch.Send(Envelope{}, []byte("x"))
+		require.NoError(t, err)
+		require.Equal(t, Accepted, res)
+		b.poll()
+		require.Equal(t, 1, b.notes)
+
+		// a hears of credit that is owed with such a word: it may wait for it.
+		b.drop(t)
+		done, err := b.ch.Sleep(false)
+		require.NoError(t, err)
+		require.True(t, done)
+		a.poll()
+		require.Equal(t, 1, a.notes)
+	}
+}
+
 // Every way of interleaving, step by step, two messages with a reader that
 // goes to sleep, on a network with delay where plain writes do not wake. What
 // must hold: a reader that sleeps on a silent descriptor with something unread
