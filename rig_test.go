@@ -38,8 +38,11 @@ func init() {
 		if shortages[o.Device] != nil {
 			return shortages[o.Device].link()
 		}
-		if o.Device == farDevice {
+		switch o.Device {
+		case farDevice:
 			return newFarLink()
+		case toldDevice:
+			return newToldLink()
 		}
 		return networks[o.Device].NewLink()
 	})

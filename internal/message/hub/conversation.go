@@ -94,7 +94,8 @@ type Conversation struct {
 	loop         message.Loopback // with this rank itself
 	sends, recvs fifo.Queue[*Op]  // while ch is nil
 	place        polled
-	asleep       bool  // the peer has been notified that this side sleeps
+	asleep       bool  // the peer has been notified that this side sleeps, and not that it is awake
+	woken        bool  // by the peer, since this side slept last
 	opened       bool  // opening the channel has ended
 	err          error // why there is no channel
 	down         error // why the connection has ended
@@ -377,7 +378,7 @@ func (c *Conversation) sleep(on bool) (waits bool, rest time.Duration) {
 	if c.ch == nil {
 		return false, 0
 	}
-	waits = c.down == nil && !c.wakes
+	waits, c.woken = c.down == nil && !c.wakes, false
 	if (waits || !on) && c.asleep != on {
 		c.asleep = on
 		_, _ = c.ch.Sleep(on) // a later flush posts it if it cannot be posted now; sleeps are short meanwhile
@@ -402,6 +403,12 @@ func (c *Conversation) Event(e *fabric.Completion) {
 	}
 	if e.Op == fabric.OpNotify && c.down == nil && c.err == nil {
 		c.x.list.add(&c.place) // the peer needs an answer, whether or not there are messages for this side
+		// A peer that notifies this side again, while it is awake, hears so. Others need not know: to tell all of
+		// them after each sleep, and before the next one, costs more than a few notifications.
+		if c.asleep && c.woken {
+			c.sleep(false)
+		}
+		c.woken = true
 	} else {
 		c.x.list.rouse(&c.place)
 	}

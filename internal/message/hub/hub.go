@@ -90,10 +90,15 @@ func (h *Hub) relieve() {
 }
 
 // Rest requests notifications from peers that this side waits for, if a plain write does
-// not wake it. It returns how long the sleep may last, 0 if without limit.
+// not wake it, and returns how long the sleep may last, 0 if without limit. After the sleep, with on
+// false, it tells no peer: see Conversation.Event.
 func (h *Hub) Rest(on bool) time.Duration {
-	waits, d := h.list.sleep(on)
-	if on && waits {
+	if !on {
+		h.list.all = true
+		return 0
+	}
+	waits, d := h.list.sleep()
+	if waits {
 		if n := h.backoff.Next(); d == 0 || n < d {
 			d = n
 		}

@@ -133,13 +133,13 @@ func (l *pollList) stepAt(i int) bool {
 	return did
 }
 
-// sleep notifies all peers on the list whether this side sleeps. It reports whether writes
-// of any of them do not wake it, and how long the sleep may last nevertheless, 0 if without
-// limit.
-func (l *pollList) sleep(on bool) (waits bool, rest time.Duration) {
+// sleep notifies all peers on the list that this side sleeps, unless they take it for asleep since an
+// earlier sleep. It reports whether writes of any of them do not wake it, and how long the sleep may
+// last nevertheless, 0 if without limit.
+func (l *pollList) sleep() (waits bool, rest time.Duration) {
 	l.all = true
 	for _, p := range l.list {
-		w, d := p.it.sleep(on)
+		w, d := p.it.sleep(true)
 		waits = waits || w
 		if d != 0 && (rest == 0 || d < rest) {
 			rest = d

@@ -118,11 +118,11 @@ func TestNobodyIsLeftOutBeforeSleep(t *testing.T) {
 	for range coldAfter + 10 {
 		l.step()
 	}
-	waits, rest := l.sleep(true)
+	waits, rest := l.sleep()
 	require.False(t, waits)
 	require.Zero(t, rest, "for ever")
 	ks[3].deaf, ks[5].rest, ks[n-1].rest = true, time.Second, time.Minute
-	waits, rest = l.sleep(true)
+	waits, rest = l.sleep()
 	require.True(t, waits)
 	require.Equal(t, time.Second, rest, "the shortest")
 	require.True(t, ks[3].slept)
