@@ -22,7 +22,8 @@ import (
 //     lost, although the peer is alive: all other operations on it, in flight and later, on
 //     both sides, fail with an error that wraps ErrFlushed and ErrRemoteAccess.
 //   - The connection was lost for another reason although the peer is alive: an error that
-//     wraps ErrFlushed and the reason.
+//     wraps ErrFlushed and the reason. That is ErrReset if the peer has called Reset and this
+//     side has not seen before why, or while the connection was being made.
 //   - The connection, or its message channel, could not be made: an error that wraps
 //     ErrNoConnection and the reason, which is ErrResources if either side lacked
 //     descriptors or memory.
@@ -43,6 +44,10 @@ var (
 	// ErrFlushed says that the connection with the peer is lost because an earlier request,
 	// of this side or of the peer, failed. The error wraps its cause as well.
 	ErrFlushed = fabric.ErrFlushed
+
+	// ErrReset says that the connection is being replaced, because the peer has called
+	// Peer.Reset: that of this side waits for the next one. The error wraps ErrFlushed.
+	ErrReset = bringup.ErrReset
 
 	// ErrNoConnection says that the connection with the peer could not be made: the peer
 	// did not answer within Config.SetupTimeout, a link failed, or (from Open, on all

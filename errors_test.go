@@ -18,7 +18,7 @@ import (
 // named lists the sentinels that the tests of errors distinguish.
 var named = map[string]error{
 	"gone": ErrPeerGone, "access": ErrRemoteAccess, "flushed": ErrFlushed, "unconnected": ErrNoConnection,
-	"closed": ErrClosed, "wrong peer": ErrWrongPeer,
+	"reset": ErrReset, "closed": ErrClosed, "wrong peer": ErrWrongPeer,
 }
 
 // sentinels returns the names of those that err wraps.

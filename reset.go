@@ -14,7 +14,8 @@ import (
 //
 // Both sides take part. The peer's application makes no call, and is notified by
 // Engine.Watch. All operations between the two ranks that were in flight fail first, on
-// both sides, and so do operations posted before the old connection is released. Regions,
+// both sides, and so do operations posted before the old connection is released: with the
+// reason of the loss, or with ErrReset at a peer that has not seen it. Regions,
 // windows and their keys do not change, and complete operations stay complete. Messages
 // start afresh: messages that arrived over the old connection and that no receive has taken
 // are dropped. After Reset has returned nil, no operation of the old connection has any

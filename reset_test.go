@@ -364,3 +364,40 @@ func TestResetWaitsForTheNewestConnection(t *testing.T) {
 	require.NotContains(t, err.Error(), "being replaced", "that is no reason: it has been")
 	reconnect(t, es[0])
 }
+
+// All operations on a connection that the peer replaces fail with ErrFlushed and ErrReset, whether it
+// is made or not, those in flight as those that follow.
+func TestOperationsOnAConnectionThatThePeerReplaces(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		t.Run(fmt.Sprint("made ", made), func(t *testing.T) {
+			hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
+				ctx := testutil.Context(t, testutil.Limit)
+				mems, keys := share(t, es, 8192)
+				p := es[0].Peer(1)
+				if made {
+					acquaint(t, es, mems, keys)
+				}
+				es[1].mu.Lock() // blocks handling of values of peers: nothing connects any longer
+				defer es[1].mu.Unlock()
+				conn, release := p.conn.Now(), make(chan struct{})
+				defer close(release)
+				conn.Go(func() { <-release }) // it is not forgotten
+				flight := []Request{p.Recv(make([]byte, 8)).Request, p.RecvBuffer(1, mems[0].Slice(0, 8)).Request, SendSync(p, 7, []byte("x"))}
+				if !made {
+					flight = append(flight, p.Put(keys[1].At(0), mems[0].Slice(0, 8)), p.FetchAdd(keys[1].At(0), 1).Request,
+						p.GetBytes(make([]byte, 100), keys[1].At(0)), p.Flush())
+					testutil.Eventually(t, testutil.Limit, p.conn.Called, "begun")
+				}
+				next := bringup.Request{Number: conn.Number + 1, Link: 255} // without an address
+				require.True(t, p.conn.Told(bringup.KeyRequest, next.Append(nil)))
+				errs := map[string]error{}
+				for i := range flight {
+					errs[fmt.Sprint("in flight ", i)] = flight[i].Wait(ctx)
+				}
+				alike(t, "flushed+reset", 1, errs)
+				alike(t, "flushed+reset", 1, everything(ctx, es[0], 1, mems[0], keys[1]))
+				require.Equal(t, "flushed+reset", sentinels(p.Stats().Err))
+			})
+		})
+	}
+}

@@ -20,8 +20,11 @@ var (
 	// ErrNoConnection says that the connection with a peer could not be made.
 	ErrNoConnection = errors.New("no connection with the peer")
 
-	// errRemade is the reason why operations end on a connection that is being replaced.
-	errRemade = errors.New("the connection is being replaced")
+	// ErrReset says that the connection is being replaced: mostly by the peer.
+	ErrReset = errors.New("the connection is being replaced (Peer.Reset)")
+
+	// errReplaced is the error of operations on a connection that is being replaced, made or not.
+	errReplaced = fmt.Errorf("%w: %w", fabric.ErrFlushed, ErrReset)
 )
 
 // Keys of the values that two ranks send each other about their connection through the job.
@@ -276,7 +279,7 @@ func (c *Connector) Reset(ctx context.Context, lost *Connection) error {
 		}
 		select {
 		case <-n.done:
-			if errors.Is(n.err, errRemade) {
+			if errors.Is(n.err, ErrReset) {
 				continue // the peer has replaced this connection before it was made
 			}
 			return n.err
@@ -307,7 +310,7 @@ func (c *Connector) bury(n *Connection) bool {
 	life, prog := c.d.tasks.Life(), c.d.prog
 	c.d.mu.Lock()
 	n.over = true
-	n.giveUp(fmt.Errorf("%w: %w", ErrNoConnection, errRemade))
+	n.giveUp(errReplaced)
 	c.d.mu.Unlock()
 	if n.begun.Load() {
 		select {
@@ -316,7 +319,8 @@ func (c *Connector) bury(n *Connection) bool {
 			return false
 		}
 	}
-	prog.Do(func() { c.peer.Down(errRemade) })
+	prog.Progress() // the link may know why the peer replaces it
+	prog.Do(func() { c.peer.Down(errReplaced) })
 	n.end()
 	n.tasks.Wait() // the last of them may post operations, which then must end, too
 	if !c.d.until(life, c.peer.Idle) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,16 +32,26 @@ func (idle) Step() bool                        { return false }
 func (idle) Rest(bool) time.Duration           { return 0 }
 func (idle) Complete(int, []fabric.Completion) {}
 
+// seen counts what links report.
+type seen struct {
+	idle
+	events atomic.Int64
+}
+
+func (s *seen) Complete(_ int, cs []fabric.Completion) { s.events.Add(int64(len(cs))) }
+
 // remade is a peer whose connection is being replaced. Owner's.
 type remade struct {
 	Peer
-	busy    bool // operations of the old connection are in flight, until Idle is called
-	forgot  bool // the old connection was forgotten
-	early   bool // it was forgotten while busy
+	seen
+	told    int64 // events of links before the call of Down
+	busy    bool  // operations of the old connection are in flight, until Idle is called
+	forgot  bool  // the old connection was forgotten
+	early   bool  // it was forgotten while busy
 	renewed chan struct{}
 }
 
-func (p *remade) Down(error) {}
+func (p *remade) Down(error) { p.told = p.events.Load() }
 func (p *remade) Idle() bool {
 	defer func() { p.busy = false }()
 	return !p.busy
@@ -54,13 +65,12 @@ func remaking(t *testing.T) (*Connector, *remade) {
 	link, err := sim.NewNetwork(sim.Options{}).NewLink()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, link.Close()) })
-	prog, err := progress.New([]fabric.Link{link}, idle{}, cpu.SpinPolicy{}, cpu.NoHome)
+	p := &remade{renewed: make(chan struct{})}
+	prog, err := progress.New([]fabric.Link{link}, &p.seen, cpu.SpinPolicy{}, cpu.NoHome)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, prog.Close()) })
-	prog.Start(false)
 	tasks := NewTasks()
 	t.Cleanup(tasks.End)
-	p := &remade{renewed: make(chan struct{})}
 	l := &Links{Config: Config{Log: slog.New(slog.DiscardHandler)}, job: aloof{}, open: []fabric.Link{link}, to: []int{0, 0}}
 	return NewDialer(l, prog, tasks, []uint8{0}, []Peer{p, p}).Connector(1), p
 }
@@ -81,6 +91,24 @@ func TestResetOfAReplacedConnection(t *testing.T) {
 	defer c.d.mu.Unlock()
 	require.Same(t, now, c.Now())
 	require.Nil(t, c.remake)
+}
+
+// What the link reports before the connection is replaced counts: it may be the reason.
+func TestTheLinkIsHeardBeforeAConnectionIsReplaced(t *testing.T) {
+	c, p := remaking(t)
+	link := c.d.links.open[0]
+	a, err := link.NewEndpoint(fabric.EndpointOptions{})
+	require.NoError(t, err)
+	b, err := link.NewEndpoint(fabric.EndpointOptions{})
+	require.NoError(t, err)
+	require.NoError(t, a.Connect(t.Context(), b.Address()))
+	require.NoError(t, b.Connect(t.Context(), a.Address()))
+	require.NoError(t, b.Close())
+	c.d.mu.Lock()
+	c.renewLocked()
+	c.d.mu.Unlock()
+	<-p.renewed
+	require.EqualValues(t, 1, p.told)
 }
 
 // Operations posted by the last goroutine of a connection that is over end before the
