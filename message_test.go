@@ -127,6 +127,7 @@ func TestMessageErrors(t *testing.T) {
 		require.ErrorIs(t, es[0].Peer(1).Send(nil).Wait(ctx), ErrPeerGone)
 		require.NoError(t, es[0].Close())
 		require.ErrorIs(t, es[0].Peer(1).Send(nil).Wait(ctx), ErrClosed)
+		require.ErrorIs(t, es[0].FlushAll(ctx), ErrClosed)
 	})
 }
 

@@ -239,9 +239,12 @@ func (p *Peer) Fence() {
 	}
 }
 
-// FlushAll flushes all peers and waits for the flushes. It returns their joined errors, or
-// the error of ctx.
+// FlushAll flushes all peers and waits for the flushes. It returns their joined errors, the
+// error of ctx, or ErrClosed.
 func (e *Engine) FlushAll(ctx context.Context) error {
+	if e.closed.Load() {
+		return ErrClosed
+	}
 	var busy []*Peer
 	e.prog.Do(func() {
 		e.proto.inbox.TakeOver()
