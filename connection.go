@@ -171,7 +171,11 @@ func (h *oneSidedHost) Reported(err error) { (*Peer)(h).reportDown(err) }
 // Reason implements initiator.Host.
 func (h *oneSidedHost) Reason(c *fabric.Completion) error {
 	err := c.Err()
-	if c.Status == fabric.StatusFlushed {
+	switch {
+	case c.Status == fabric.StatusPeerGone && h.refused != nil:
+		(*Peer)(h).reportDown(nil)
+		return h.down // the peer has closed its end on this side's request
+	case c.Status == fabric.StatusFlushed:
 		(*Peer)(h).reportDown(nil)
 		err = because(err, h.down)
 	}
@@ -186,6 +190,9 @@ func (h *oneSidedHost) Sever(err error) {
 	(*Peer)(h).close()
 	(*Peer)(h).downWith(err)
 }
+
+// Refused implements initiator.Host.
+func (h *oneSidedHost) Refused(err error) { h.refused = cmp.Or(h.refused, because(ErrFlushed, err)) }
 
 // Error implements initiator.Host.
 func (h *oneSidedHost) Error(op string, err error) error {

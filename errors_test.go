@@ -104,6 +104,20 @@ func TestErrorsAreAlike(t *testing.T) {
 		{"a stale key in an atomic", func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, _ []Key) {
 			stale(t, ctx, es, mems, func(p *Peer, k Key) error { _, err := p.FetchAdd(k.At(0), 1).Wait(ctx); return err })
 		}, "access+flushed", "access+flushed"},
+		{"a stale key in a group", func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, keys []Key) {
+			es[0].prog.Do(func() {
+				es[0].cfg.Pieces = PiecesGroup
+				(*oneSidedHost)(es[0].Peer(1)).plan()
+			})
+			put := func(p *Peer, k Key) error {
+				return p.PutV([]Span{k.Slice(0, 8), k.Slice(64, 8)}, []Buffer{mems[0].Slice(0, 16)}).Wait(ctx)
+			}
+			testutil.Eventually(t, testutil.Limit, func() bool { // the first go without slots
+				require.NoError(t, put(es[0].Peer(1), keys[1]))
+				return es[0].Peer(1).Link() == "shm" || es[1].Stats().Served > 0 // shm stores them itself
+			}, "groups")
+			stale(t, ctx, es, mems, put)
+		}, "access+flushed", "access+flushed"},
 		{"a region closed under fire", func(t *testing.T, ctx context.Context, es []*Engine, mems []*Region, _ []Key) {
 			mem, err := es[1].Alloc(1 << 16)
 			require.NoError(t, err)

@@ -35,7 +35,7 @@ type Peer struct {
 	ep      fabric.Endpoint // nil until connected
 	self    fabric.Endpoint // the passive end of this rank's connection with itself
 	down    error           // why the connection has ended
-	refused error           // why the peer was asked to end it
+	refused error           // why the peer was asked to end it, or will
 	noticed chan struct{}   // closed when down is set; nil if no goroutine waits for that
 	hangUp  func()          // ends the opening of the message channel
 	pulse   pulse

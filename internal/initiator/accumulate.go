@@ -305,7 +305,9 @@ func (s *server) serve(kind, slot int) {
 	} else {
 		ack.answer, err = q.link.groups.Serve(mem)
 		ack.local = fabric.SGE{Addr: fabric.Addr(mem), Len: ack.answer.Len, LKey: s.region.LKey()}
-		s.over = err != nil && !onesided.IsAccumulate(mem)
+		if s.over = err != nil && !onesided.IsAccumulate(mem); s.over {
+			q.host.Refused(onesided.StatusOf(err).Err())
+		}
 	}
 	ack.imm |= uint32(onesided.StatusOf(err))
 	q.counts.Served++

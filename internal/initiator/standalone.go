@@ -141,6 +141,9 @@ func (s *Standalone) Sever(err error) {
 	s.Down(err)
 }
 
+// Refused implements Host.
+func (s *Standalone) Refused(error) {}
+
 // Error implements Host.
 func (s *Standalone) Error(op string, err error) error { return fmt.Errorf("%s: %w", op, err) }
 

@@ -310,6 +310,10 @@ type Host interface {
 	// before it returns.
 	Sever(err error)
 
+	// Refused records that this side has refused a request of the peer with err: the peer
+	// will close the connection because of it.
+	Refused(err error)
+
 	// Error wraps the error of an operation with the peer.
 	Error(op string, err error) error
 
