@@ -207,7 +207,7 @@ const (
 	NoOp    = Reduction(onesided.NoOp) // the element stays; for operations that fetch: an atomic load
 )
 
-// Exclusive, or'ed to the reduction of an Accumulate, AccumulateV or AccumulateStrided,
+// Exclusive is or'ed to the reduction of an Accumulate, AccumulateV or AccumulateStrided, and
 // asserts that nothing but accumulates of this rank accesses the elements from the call to
 // the completion of the request. They are then combined with plain loads and stores, not
 // with an atomic instruction each, and at most as slowly as by a get, an addition and a put.
@@ -264,7 +264,7 @@ func Fetch[T Element](p *Peer, dst Remote, op Reduction, v T) FetchRequest[T] {
 		return FetchRequest[T]{Request: p.refuse(initiator.Emulated.String(), ErrInvalid)}
 	case t.Size() == 4:
 		r := p.half(dst, m)
-		return FetchRequest[T]{r.Request, r.rest}
+		return FetchRequest[T](r)
 	case op == Sum && t != onesided.Float64: // an atomic of links
 		r := p.FetchAdd(dst, m.Arg)
 		return FetchRequest[T]{r.Request, r.held}

@@ -51,7 +51,7 @@ func TestBarrierGoesOn(t *testing.T) {
 // error that names it, and the next call is a new one.
 func TestWindowGivenUp(t *testing.T) {
 	onAll(t, 3, func(t *testing.T, es []*Engine) {
-		for name, make := range map[string]func(ctx context.Context, e *Engine, mem *Region) error{
+		for name, use := range map[string]func(ctx context.Context, e *Engine, mem *Region) error{
 			"window": func(ctx context.Context, e *Engine, _ *Region) error {
 				w, err := e.Window(ctx, 4096)
 				if err == nil {
@@ -83,14 +83,14 @@ func TestWindowGivenUp(t *testing.T) {
 						mine = ended()
 					}
 					var pe *PeerError
-					err = make(mine, e, mem)
+					err = use(mine, e, mem)
 					if !errors.Is(err, ErrGivenUp) || !errors.As(err, &pe) || pe.Rank != 1 {
 						return fmt.Errorf("rank %d: %w", e.Rank(), err)
 					}
 					if errors.Is(err, context.Canceled) != (e.Rank() == 1) {
 						return fmt.Errorf("rank %d: whose context ended? %w", e.Rank(), err)
 					}
-					return errors.Join(make(ctx, e, mem), mem.Close())
+					return errors.Join(use(ctx, e, mem), mem.Close())
 				})
 				require.Equal(t, before, es[0].Stats().Regions)
 			})

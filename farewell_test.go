@@ -77,13 +77,13 @@ func TestFarewell(t *testing.T) {
 					}
 					buf := func() []byte { return make([]byte, 4+farewells*size) }
 					first, second := buf(), buf()
-					r, any := p.RecvTag(1, first), e.Recv(second)
+					r, wild := p.RecvTag(1, first), e.Recv(second)
 					if round%2 == 0 && size < 500 { // larger ones are fetched before their sends are complete
 						require.NoError(t, child.Wait(testutil.Limit))
 						testutil.Eventually(t, testutil.Limit, func() bool { return p.Stats().Err != nil }, "the end of the peer")
 					}
 					check(r, first, 1)
-					check(any, second, 0)
+					check(wild, second, 0)
 					// Of two tags, each in its order.
 					b := buf()
 					for i := 3; i < farewells; i += 2 {

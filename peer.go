@@ -561,7 +561,7 @@ func (p *Peer) refuse(op string, err error) Request {
 
 // refuseMessage returns the failed request of an operation that was begun and is refused.
 func refuseMessage(e *Engine, o *hub.Op, err error) Request {
-	return newRefusal(e, o.Refuse(err).(*PeerError)) // made by peerError, see proto.init
+	return newRefusal(e, o.Refuse(err).(*PeerError)) //nolint:errorlint // made by peerError, see proto.init
 }
 
 // out returns the buffer's memory and its keys on the link to p.

@@ -2,6 +2,7 @@ package rma
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/seed33544411/rma/internal/bringup"
@@ -39,12 +40,11 @@ func (p *Peer) Reset(ctx context.Context) error {
 			lost = p.conn.Now()
 		}
 	})
-	switch err := p.conn.Reset(ctx, lost); err {
-	case nil, ErrClosed:
+	err := p.conn.Reset(ctx, lost)
+	if err == nil || errors.Is(err, ErrClosed) {
 		return err
-	default:
-		return p.notReset(err)
 	}
+	return p.notReset(err)
 }
 
 func (p *Peer) notReset(err error) error {

@@ -66,17 +66,17 @@ func circulantSkips(p int) []int {
 func circulantBlocks(skips []int, v int) []int {
 	q := len(skips) - 1
 	s := circulantSearch{skips: skips, v: v + skips[q], below: 2 * skips[q], left: 1<<(q+1) - 1, blocks: make([]int, 0, q+1)}
-	new := q
+	top := q
 	for k, rest := q-1, v; k >= 0 && rest > 0; k-- {
 		if skips[k] <= rest {
-			new, rest = k, rest-skips[k]
+			top, rest = k, rest-skips[k]
 		}
 	}
-	s.left &^= 1 << new
+	s.left &^= 1 << top
 	s.from(0, q)
 	for k, e := range s.blocks {
 		if s.blocks[k] = e - q; e == q {
-			s.blocks[k] = new
+			s.blocks[k] = top
 		}
 	}
 	return s.blocks

@@ -30,8 +30,8 @@ type unknown struct {
 	cost int
 }
 
-// earlies are the messages of an operation, in the order of their arrival.
-type earlies struct{ first, last *early }
+// earlyList has the messages of an operation, in the order of their arrival.
+type earlyList struct{ first, last *early }
 
 // keep returns a message that waits. t.mu is held.
 func (t *team) keep(from int, h *header, parts [][]byte) *early {

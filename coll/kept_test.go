@@ -30,7 +30,7 @@ func newPair(t *testing.T, ts []*Team) (mine *team, numbers []uint32, other *Tea
 // The memory of messages is counted while it is kept: with all that they take, whether they
 // came before the members of the team were known, or before their operation was started.
 func TestKeptIsCounted(t *testing.T) {
-	require.GreaterOrEqual(t, uintptr(earlyCost), reflect.TypeFor[early]().Size()+reflect.TypeFor[key]().Size()+reflect.TypeFor[earlies]().Size())
+	require.GreaterOrEqual(t, uintptr(earlyCost), reflect.TypeFor[early]().Size()+reflect.TypeFor[key]().Size()+reflect.TypeFor[earlyList]().Size())
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, job(t, 2, "shm"))
 	mine, numbers, other := newPair(t, ts)

@@ -81,23 +81,23 @@ func (b *builder) tree(alg algorithm, root int) (parent int, children []int) {
 	}
 	p := b.size
 	v := (b.rank - root + p) % p
-	real := func(v int) int { return (v + root) % p }
+	rankOf := func(v int) int { return (v + root) % p }
 	parent = -1
 	if b.star(alg, p) {
 		if v > 0 {
 			return root, nil
 		}
 		for v := 1; v < p; v++ {
-			children = append(children, real(v))
+			children = append(children, rankOf(v))
 		}
 		return parent, children
 	}
 	if alg == algChain {
 		if v > 0 {
-			parent = real(v - 1)
+			parent = rankOf(v - 1)
 		}
 		if v+1 < p {
-			children = append(children, real(v+1))
+			children = append(children, rankOf(v+1))
 		}
 		return parent, children
 	}
@@ -105,11 +105,11 @@ func (b *builder) tree(alg algorithm, root int) (parent int, children []int) {
 	w := 1
 	for ; w < p && v/w%k == 0; w *= k {
 		for c := v + w; c < min(p, v+k*w); c += w {
-			children = append(children, real(c))
+			children = append(children, rankOf(c))
 		}
 	}
 	if v > 0 {
-		parent = real(v - v/w%k*w)
+		parent = rankOf(v - v/w%k*w)
 	}
 	return parent, children
 }
@@ -320,18 +320,18 @@ func (b *builder) allreduce(alg algorithm, m, in mem, first int32) int32 {
 		}
 		last = b.take(b.rank-1, m, true, first)
 	}
-	real := func(v int) int {
+	rankOf := func(v int) int {
 		if v < rest {
 			return 2*v + 1
 		}
 		return v + rest
 	}
 	if alg == algHalving {
-		last = b.halving(m, in, v, p2, real, last)
+		last = b.halving(m, in, v, p2, rankOf, last)
 	} else {
 		for d := 1; d < p2; d *= 2 {
-			s := b.give(real(v^d), m, last)
-			last = b.take(real(v^d), m, v&d != 0, last, s)
+			s := b.give(rankOf(v^d), m, last)
+			last = b.take(rankOf(v^d), m, v&d != 0, last, s)
 		}
 	}
 	if b.rank < 2*rest {
@@ -359,7 +359,7 @@ func (b *builder) allreduceLinear(m, in mem, first int32) int32 {
 
 // halving is the exchange among the p2 ranks of an allreduce, a power of two, of which this
 // one is v (Rabenseifner 2004). The first round reads in.
-func (b *builder) halving(m, in mem, v, p2 int, real func(int) int, last int32) int32 {
+func (b *builder) halving(m, in mem, v, p2 int, rankOf func(int) int, last int32) int32 {
 	blocks, from := b.blocks(m, p2), b.blocks(in, p2)
 	sent := make([]int32, p2) // the step that sends a block: it is overwritten later
 	lo, hi := 0, p2
@@ -369,17 +369,17 @@ func (b *builder) halving(m, in mem, v, p2 int, real func(int) int, last int32) 
 		if v&d != 0 {
 			keep, give = give, keep
 		}
-		s := b.give(real(v^d), span(from, give[0], give[1]), last)
+		s := b.give(rankOf(v^d), span(from, give[0], give[1]), last)
 		for i := give[0]; i < give[1]; i++ {
 			sent[i] = s
 		}
-		last = b.takeOnto(real(v^d), span(blocks, keep[0], keep[1]), span(from, keep[0], keep[1]), v&d != 0, last)
+		last = b.takeOnto(rankOf(v^d), span(blocks, keep[0], keep[1]), span(from, keep[0], keep[1]), v&d != 0, last)
 		lo, hi, from = keep[0], keep[1], blocks
 	}
 	for d := 1; d < p2; d *= 2 {
 		other := lo ^ d // the partner has as many blocks, adjacent to these
-		s := b.send(real(v^d), span(blocks, lo, hi), last)
-		r := b.recv(real(v^d), span(blocks, other, other+d), last, sent[other])
+		s := b.send(rankOf(v^d), span(blocks, lo, hi), last)
+		r := b.recv(rankOf(v^d), span(blocks, other, other+d), last, sent[other])
 		lo = min(lo, other)
 		hi = lo + 2*d
 		last = b.join(s, r)

@@ -44,7 +44,7 @@ type team struct {
 	free     []*operation       // to be used again, as the next ones
 	requests []*Request
 	freeTemp int // temporary memory of free, in bytes
-	early    map[key]earlies
+	early    map[key]earlyList
 	kept     int              // memory of early, in bytes
 	spare    []*early         // to be used again
 	unknown  map[int]*unknown // by rank of the job, before the members are known
@@ -102,7 +102,7 @@ func World(eng *rma.Engine) (*Team, error) {
 // newTeam returns a team without members, which takes messages from now on.
 func (s *service) newTeam(number uint32, name string) *team {
 	return &team{s: s, eng: s.eng, name: name, number: number,
-		channels: map[uint32]*channel{}, ops: map[key]*operation{}, early: map[key]earlies{}}
+		channels: map[uint32]*channel{}, ops: map[key]*operation{}, early: map[key]earlyList{}}
 }
 
 // set sets the members of a team, and returns the messages that have come before, by rank of

@@ -97,7 +97,7 @@ func TestWindowFailsForAll(t *testing.T) {
 		es := job(t, 4, fabric)
 		ts := halves(t, es)
 		live := 0 // regions after the first of the cases, with those of the team itself
-		for name, make := range map[string]func(r int, team *Team) (*Window, error){
+		for name, newWindow := range map[string]func(r int, team *Team) (*Window, error){
 			"alloc": func(r int, team *Team) (*Window, error) {
 				return NewWindow(ctx, team, 8-9*(r/3))
 			},
@@ -114,7 +114,7 @@ func TestWindowFailsForAll(t *testing.T) {
 			},
 		} {
 			each(t, ts, func(r int, team *Team) error {
-				w, err := make(r, team)
+				w, err := newWindow(r, team)
 				if r%2 == 0 {
 					require.NoError(t, err)
 					return w.Free(ctx)

@@ -74,7 +74,7 @@ func ParseTables(text string, links ...string) (Tables, error) {
 		case named && !slices.Contains(links, link):
 			return nil, fmt.Errorf("%w: section for %q: want %s", ErrTable, link, strings.Join(links, ", "))
 		case twice && link == "":
-			return nil, fmt.Errorf("%w: two sections for all links: begin one with a kind of link, such as %s:", ErrTable, strings.Join(links, ": or "))
+			return nil, fmt.Errorf("%w: two sections for all links: begin one with a kind of link and a colon (%s)", ErrTable, strings.Join(links, ", "))
 		case twice:
 			return nil, fmt.Errorf("%w: two sections for %s", ErrTable, link)
 		}

@@ -123,7 +123,7 @@ func (s *sink) onDone(id ID, n uint32, payload []byte) error {
 		return &ProtocolError{KindDone, id, why, uint64(len(payload)), doneSize}
 	case a == nil:
 		return &ProtocolError{KindDone, id, ErrUnknownID, uint64(id), uint64(len(s.mine))}
-	case n > a.len || sh != nil && n != sh.parts.len:
+	case n > a.len || sh != nil && n != sh.parts.total:
 		return &ProtocolError{KindDone, id, ErrSize, uint64(n), uint64(a.len)}
 	case sh != nil && !s.claims.placed(sh):
 		return &ProtocolError{KindDone, id, ErrClaim, uint64(sh.copied), uint64(sh.n)}

@@ -13,8 +13,8 @@ func (c *Channel) share() (did bool) {
 			break
 		}
 		born = sh.born
-		any, moved := c.shareStep(sh)
-		if did = did || any; moved {
+		some, moved := c.shareStep(sh)
+		if did = did || some; moved {
 			break
 		}
 	}
@@ -128,14 +128,14 @@ func (c *Channel) endShare(sh *share) {
 		c.sink.advance(t)
 	case shareAdvert:
 		c.answers.Push(answer{KindFilled, sh.id, 0})
-		c.sink.endAdvert(int(sh.slot), Answer{Bytes: sh.parts.len, Pos: sh.note.pos, Tag: sh.note.tag}, nil)
+		c.sink.endAdvert(int(sh.slot), Answer{Bytes: sh.parts.total, Pos: sh.note.pos, Tag: sh.note.tag}, nil)
 	case shareOutgoing:
 		c.answers.Push(answer{KindPlaced, sh.id, 0})
 		c.stats.Carried++
 		c.source.waited = true
 		c.source.endOutgoing(int(sh.slot), nil)
 	case shareWrite:
-		c.source.answerAdvert(KindDone, sh.id, sh.parts.len)
+		c.source.answerAdvert(KindDone, sh.id, sh.parts.total)
 		c.stats.Written++
 		c.h.Sent(sh.token, nil)
 	}

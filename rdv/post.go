@@ -46,7 +46,8 @@ func (c *Channel) refill() {
 	}
 	for idle := 0; idle < c.turns.Len() && c.staged < len(c.wrs); {
 		turn := c.turns.Pop()
-		more, ok := false, true
+		var more bool
+		ok := true
 		if turn&turnWrite != 0 {
 			more = c.requestWrite(turn &^ turnWrite)
 		} else {

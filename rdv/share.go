@@ -184,7 +184,7 @@ func (c *core) Overdue(passed, limit time.Duration, rate int) (late bool) {
 			sh.owing = 0
 		default:
 			sh.owing += passed
-			late = late || sh.owing >= limit+time.Duration(sh.parts.len)*time.Second/time.Duration(rate)
+			late = late || sh.owing >= limit+time.Duration(sh.parts.total)*time.Second/time.Duration(rate)
 		}
 	}
 	return late

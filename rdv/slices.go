@@ -11,25 +11,25 @@ const leastShared = 2 * leastSlice
 
 // slicing divides a message into n slices, all of size bytes but the last.
 type slicing struct {
-	len, size uint32
-	n         int
+	total, size uint32
+	n           int
 }
 
-// slice divides a message of len bytes, which both ends do alike.
-func slice(len uint32) slicing {
-	n := uint64(min(max(len/leastSlice, 1), claimMask))
-	size := (uint64(len) + n - 1) / n
+// slice divides a message of total bytes, which both ends do alike.
+func slice(total uint32) slicing {
+	n := uint64(min(max(total/leastSlice, 1), claimMask))
+	size := (uint64(total) + n - 1) / n
 	if n > 1 {
 		size = (size + pageSize - 1) / pageSize * pageSize
-		n = (uint64(len) + size - 1) / size
+		n = (uint64(total) + size - 1) / size
 	}
-	return slicing{len, uint32(size), int(n)}
+	return slicing{total, uint32(size), int(n)}
 }
 
 // at returns the offset and length of slice i.
 func (s slicing) at(i int) (off, n uint32) {
 	off = uint32(i) * s.size
-	return off, min(s.size, s.len-off)
+	return off, min(s.size, s.total-off)
 }
 
 // A claim word has the id of the transfer or advert in its low half and three counts above:

@@ -74,7 +74,7 @@ func (s *session) full(n int) bool {
 
 // lend returns a block for n outgoing bytes, or nil if Config.Memory is used up: the
 // writer's event is set when there may be memory again.
-func (s *session) lend(c *Conn, n int, make func(*Conn, int) *block) *block {
+func (s *session) lend(c *Conn, n int, grow func(*Conn, int) *block) *block {
 	if s.out.Load() >= s.n.cfg.Memory {
 		s.mu.Lock()
 		s.starved = append(s.starved, c)
@@ -84,7 +84,7 @@ func (s *session) lend(c *Conn, n int, make func(*Conn, int) *block) *block {
 			return nil
 		}
 	}
-	b := make(c, n)
+	b := grow(c, n)
 	s.out.Add(int64(cap(b.buf)))
 	return b
 }

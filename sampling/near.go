@@ -80,8 +80,9 @@ func (c Class) IsLong() bool { return slices.Index(classes, c) >= slices.Index(c
 // false if among is empty.
 func (c Class) Nearest(among []Class) (best Class, ok bool) {
 	off := func(x Class) (int, int) {
-		i, d := slices.Index(classes, x), 0
-		if d = i - slices.Index(classes, c); d < 0 {
+		i := slices.Index(classes, x)
+		d := i - slices.Index(classes, c)
+		if d < 0 {
 			d = -d
 		}
 		return d, i

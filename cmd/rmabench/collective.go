@@ -190,9 +190,9 @@ func (f *collFlags) measure(ctx context.Context, s streams, reqs []collective.Re
 }
 
 // libraries returns the programs of the peers. Those that are not installed are named, and left
-// out. close removes the programs.
-func (f *collFlags) libraries(ctx context.Context, s streams) (peers []*compare.Collective, close func(), err error) {
-	close = func() {
+// out. remove removes the programs.
+func (f *collFlags) libraries(ctx context.Context, s streams) (peers []*compare.Collective, remove func(), err error) {
+	remove = func() {
 		for _, c := range peers {
 			_ = c.Close() // temporary files
 		}
@@ -205,14 +205,14 @@ func (f *collFlags) libraries(ctx context.Context, s streams) (peers []*compare.
 		case errors.Is(err, compare.ErrMissing):
 			fmt.Fprintf(s.err, "rmabench: left out: %v\n", err)
 		case errors.Is(err, compare.ErrPeer), errors.Is(err, compare.ErrFabric):
-			close()
+			remove()
 			return nil, nil, usage(fmt.Errorf("--peers: %w", err))
 		default:
-			close()
+			remove()
 			return nil, nil, err
 		}
 	}
-	return peers, close, nil
+	return peers, remove, nil
 }
 
 // inTurn measures each operation of each request in each of the ways in which this library is
@@ -220,11 +220,11 @@ func (f *collFlags) libraries(ctx context.Context, s streams) (peers []*compare.
 func (f *collFlags) inTurn(ctx context.Context, s streams, reqs []collective.Request, ways int,
 	ours func(one *collective.Request, round, way int) error, theirs func(c *compare.Collective, one *collective.Request, round int) error,
 ) (failed error) {
-	peers, close, err := f.libraries(ctx, s)
+	peers, remove, err := f.libraries(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer close()
+	defer remove()
 	left := slices.Clone(peers)
 	p := newProgress(f.bar(s), len(reqs)*f.req.Rounds*len(f.req.Ops)*(ways+len(peers)))
 	defer func() { p.close(failed == nil) }()

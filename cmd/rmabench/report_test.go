@@ -51,7 +51,7 @@ func TestReportShowsTheModel(t *testing.T) {
 	require.Len(t, rep.Overlaps, 9+4+6+4)
 
 	merged := t.TempDir()
-	_, errs = succeeds(t, "report", "--fabrics", "none", "--add", lines, "--out", merged)
+	succeeds(t, "report", "--fabrics", "none", "--add", lines, "--out", merged)
 	check(merged)
 }
 
@@ -88,7 +88,7 @@ func TestReportOverRealProcesses(t *testing.T) {
 	require.Empty(t, out+errs)
 	require.Len(t, results(t, lines), 2)
 	merged := t.TempDir()
-	_, errs = succeeds(t, "report", "--fabrics", "none", "--add", filepath.Join(dir, "results.jsonl"), "--add", lines, "--out", merged)
+	succeeds(t, "report", "--fabrics", "none", "--add", filepath.Join(dir, "results.jsonl"), "--add", lines, "--out", merged)
 	require.Len(t, results(t, filepath.Join(merged, "results.jsonl")), 42)
 	page, err = os.ReadFile(filepath.Join(merged, "report.html"))
 	require.NoError(t, err)

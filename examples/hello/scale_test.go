@@ -61,7 +61,7 @@ func scale(ctx context.Context, reach int) error {
 	}
 	// The puts of a neighbour may be here before this side of the connection is done
 	// with setting up.
-	for want := min(2*reach, n-1); int(eng.Stats().PeersConnected) < want && ctx.Err() == nil; {
+	for want := min(2*reach, n-1); eng.Stats().PeersConnected < want && ctx.Err() == nil; {
 		eng.Progress()
 		runtime.Gosched()
 	}

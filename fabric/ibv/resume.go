@@ -290,7 +290,7 @@ func (r *resumption) rejoin(ctx context.Context, by *fabric.Courier) error {
 	ctx, cancel := context.WithTimeout(ctx, resumeTimes*e.opt.PeerTimeout)
 	defer cancel()
 	err := errAgain
-	for err == errAgain {
+	for errors.Is(err, errAgain) {
 		err = r.turn(ctx, by)
 	}
 	return err

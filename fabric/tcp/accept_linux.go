@@ -50,8 +50,8 @@ func (d *door) Accept() (net.Conn, error) {
 		if err := d.rc.Read(func(s uintptr) bool {
 			for {
 				fd, _, why = unix.Accept4(int(s), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-				if why != unix.EINTR && why != unix.ECONNABORTED {
-					return why != unix.EAGAIN
+				if !errors.Is(why, unix.EINTR) && !errors.Is(why, unix.ECONNABORTED) {
+					return !errors.Is(why, unix.EAGAIN)
 				}
 			}
 		}); err != nil {

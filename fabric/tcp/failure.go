@@ -52,10 +52,10 @@ func malformed(why error) *failure {
 
 // lost returns the failure of a connection whose socket's recv returned err.
 func lost(err error) *failure {
-	switch err {
-	case errForged:
+	switch {
+	case errors.Is(err, errForged):
 		return &failure{status: fabric.StatusRemoteInvalid, cause: err}
-	case errHungUp:
+	case errors.Is(err, errHungUp):
 		return &failure{fabric.StatusPeerGone, err, true}
 	}
 	return &failure{fabric.StatusPeerGone, fmt.Errorf("tcp: receive: %w: %w", fabric.ErrPeerGone, err), true}

@@ -3,6 +3,8 @@
 package tcp
 
 import (
+	"errors"
+
 	"github.com/seed33544411/rma/fabric"
 )
 
@@ -96,9 +98,9 @@ func (r *laneReceiver) receiveOn(ln *lane) (int, *failure) {
 // nothing classifies a receive from a lane without data: err is nil if there is just no
 // data now.
 func (r *laneReceiver) nothing(ln *lane, err error) *failure {
-	switch err {
-	case nil:
-	case errForged:
+	switch {
+	case err == nil:
+	case errors.Is(err, errForged):
 		return lost(err)
 	default:
 		r.lanes.fail(ln, err)

@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
@@ -233,7 +234,7 @@ func (o *outgoing) send() bool {
 		n, err = o.sock.send(v[:k], total)
 	}
 	if err != nil {
-		if err != errRegionClosed {
+		if !errors.Is(err, errRegionClosed) {
 			err = fmt.Errorf("tcp: send: %w: %w", fabric.ErrPeerGone, err)
 		}
 		o.err = err

@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
@@ -85,7 +86,7 @@ func (e *endpoint) ended() bool {
 		return e.lost(f)
 	}
 	if e.out.err != nil {
-		return e.lost(&failure{fabric.StatusPeerGone, e.out.err, e.resumes || e.out.err != errRegionClosed})
+		return e.lost(&failure{fabric.StatusPeerGone, e.out.err, e.resumes || !errors.Is(e.out.err, errRegionClosed)})
 	}
 	return false
 }

@@ -115,7 +115,7 @@ func (co *connector) awaitOrEnd(ctx context.Context, a *address, says answer) jo
 		}
 	})
 	j := co.await(ctx, a, says)
-	if why := context.Cause(ctx); j.err != nil && why != ctx.Err() {
+	if why := context.Cause(ctx); j.err != nil && why != ctx.Err() { //nolint:errorlint // whether there is another cause
 		j.err = why
 	}
 	return j

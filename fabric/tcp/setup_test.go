@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -171,7 +172,7 @@ func TestDialerChecksWhoAnswers(t *testing.T) {
 				}
 			}()
 			ctx := testutil.Context(t, testutil.Limit)
-			if tc.err == context.DeadlineExceeded {
+			if errors.Is(tc.err, context.DeadlineExceeded) {
 				ctx = testutil.Context(t, 100*time.Millisecond) // deadline: it has to end
 			}
 			require.ErrorIs(t, h.ep.Connect(ctx, peer.append(nil)), tc.err)

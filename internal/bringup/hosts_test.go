@@ -46,15 +46,12 @@ func TestPlace(t *testing.T) {
 
 // Ranks of a host share the processors that they are bound to, and no others.
 func TestLoad(t *testing.T) {
-	l := &Links{}
-	for _, o := range []links.Offer{
+	l := &Links{hosts: []links.Offer{
 		{Host: "bound", CPUs: cpu.Of(0)}, {Host: "bound", CPUs: cpu.Of(1)},
 		{Host: "free", CPUs: cpu.Of(0, 1)}, {Host: "free", CPUs: cpu.Of(0, 1)}, {Host: "free", CPUs: cpu.Of(0, 1)},
 		{Host: "one", CPUs: cpu.Of(0)}, {Host: "one", CPUs: cpu.Of(0)},
 		{Host: "silent"},
-	} {
-		l.hosts = append(l.hosts, o)
-	}
+	}}
 	for rank, want := range []struct {
 		load float64
 		cpus int

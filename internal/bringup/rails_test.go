@@ -130,24 +130,24 @@ type railRig struct {
 
 // newRailRig returns the side of the rank, 0 or 1.
 func newRailRig(t *testing.T, rank int) *railRig {
-	real, err := sim.NewNetwork(sim.Options{}).NewLink()
+	link, err := sim.NewNetwork(sim.Options{}).NewLink()
 	require.NoError(t, err)
 	r := &railRig{t: t, job: &recorder{rank: rank, said: make(chan told, 100)},
-		link: &railLink{Link: real, shortages: make(chan error, 10), connects: make(chan struct{}, 10)},
+		link: &railLink{Link: link, shortages: make(chan error, 10), connects: make(chan struct{}, 10)},
 		peer: &railPeer{ups: make(chan struct{}, 10)}}
-	r.prog, err = progress.New([]fabric.Link{real}, idle{}, cpu.SpinPolicy{}, cpu.NoHome)
+	r.prog, err = progress.New([]fabric.Link{link}, idle{}, cpu.SpinPolicy{}, cpu.NoHome)
 	require.NoError(t, err)
 	r.prog.Start(false)
 	tasks := NewTasks()
-	l := &Links{Config: Config{Log: slog.New(slog.DiscardHandler)}, job: r.job, open: []fabric.Link{real, r.link}, to: []int{0, 0},
+	l := &Links{Config: Config{Log: slog.New(slog.DiscardHandler)}, job: r.job, open: []fabric.Link{link, r.link}, to: []int{0, 0},
 		rails: []Rail{{Index: 1, Number: 1, Where: "here"}}}
-	r.link.Link = real // of the same name
+	r.link.Link = link // of the same name
 	r.n = NewDialer(l, r.prog, tasks, []uint8{0}, []Peer{r.peer, r.peer}).Connector(1 - rank).Now()
 	t.Cleanup(func() {
 		tasks.End()
 		require.NoError(t, r.prog.Close())
 		require.NoError(t, r.peer.mine.Close())
-		require.NoError(t, real.Close())
+		require.NoError(t, link.Close())
 	})
 	return r
 }

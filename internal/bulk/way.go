@@ -1,9 +1,10 @@
 package bulk
 
 import (
+	"math"
+
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/enum"
-	"math"
 
 	"github.com/seed33544411/rma/internal/topo"
 )
@@ -24,7 +25,7 @@ var wayNames = []string{"cached", "string", "stream"}
 // String returns the name used in explanations.
 func (w Way) String() string { return enum.Name("way", wayNames, w) }
 
-// Never, as a size in a plan, disables the method.
+// Never as a size in a plan disables the method.
 const Never = math.MaxUint64
 
 // Plan selects the method by the block's size. Stream is used from Stream bytes on,

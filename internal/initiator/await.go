@@ -65,7 +65,7 @@ func (w *awaits) step() bool {
 	if w.all {
 		return w.look()
 	}
-	ended := 0
+	var ended int
 	if n := len(w.list); n <= 2*awaitTurn {
 		ended = w.sweep(0, n)
 	} else {

@@ -308,7 +308,8 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 	for w := range want {
 		want[w] /= float64(n)
 	}
-	t, timed := x.trialOf(o.sge.Len), false
+	t := x.trialOf(o.sge.Len)
+	var timed bool
 	if d.way, timed = t.choose(can, &want, known, x.inFlight()); d.way != wayDivided {
 		*lens = [mr.MaxRails]int64{}
 		lens[d.way] = n

@@ -81,7 +81,7 @@ func cpuset(root fs.FS) (cpu.Set, bool) {
 		if len(f) != 3 {
 			continue
 		}
-		name := ""
+		var name string
 		switch f[1] {
 		case "":
 			name = path.Join("sys/fs/cgroup", path.Join("/", f[2]), "cpuset.cpus.effective")

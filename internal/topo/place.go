@@ -133,7 +133,7 @@ func firstRank(core, total, ranks int, p Policy) int {
 func (s *share) place(local, n int, p Policy) Binding {
 	cores := len(s.cores)
 	b := Binding{Node: s.node}
-	at, own := 0, 0
+	var at, own int
 	switch {
 	case p == Compact && n <= cores:
 		at = local

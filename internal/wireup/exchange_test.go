@@ -228,8 +228,8 @@ func TestExchangeRandom(t *testing.T) {
 				came[j.Rank()][i] = fmt.Sprint(v)
 				continue
 			}
-			g, ok := err.(*GivenUpError)
-			if !ok {
+			var g *GivenUpError
+			if !errors.As(err, &g) {
 				return err
 			}
 			came[j.Rank()][i] = fmt.Sprint("given up by ", g.Rank)

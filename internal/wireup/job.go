@@ -319,10 +319,10 @@ func (j *Job) read(in io.Reader) {
 
 // endOfServer distinguishes a server that has ended from a connection that broke.
 func endOfServer(err error) error {
-	switch err {
-	case io.EOF:
+	switch {
+	case errors.Is(err, io.EOF):
 		return errors.New("the server has closed the connection")
-	case io.ErrUnexpectedEOF:
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("the connection was cut off: %w", err)
 	}
 	return err

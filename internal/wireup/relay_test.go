@@ -54,10 +54,10 @@ func newRelay(t *testing.T, root string, change func(bool, int, []byte) ([][]byt
 	return r
 }
 
-func (r *relay) pass(from, to net.Conn, toServer bool, clear int) {
+func (r *relay) pass(from, to net.Conn, toServer bool, plain int) {
 	defer from.Close()
 	defer to.Close()
-	for n := -clear; ; n++ {
+	for n := -plain; ; n++ {
 		head := make([]byte, 4)
 		if _, err := io.ReadFull(from, head); err != nil {
 			return

@@ -134,7 +134,7 @@ func (o *opener) record() ([]byte, error) {
 
 // cutOff returns the error of a stream that ends without its last record.
 func cutOff(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

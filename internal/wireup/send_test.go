@@ -121,7 +121,7 @@ func TestFloodOfSends(t *testing.T) {
 		g.Go(func() error {
 			for {
 				if err := js[0].Send(ctx, 0, "k", val); ctx.Err() != nil {
-					return nil
+					return nil //nolint:nilerr // the test has ended
 				} else if err != nil {
 					return err
 				}

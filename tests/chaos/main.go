@@ -93,7 +93,7 @@ type campaign struct {
 func run(args []string, stdout, stderr io.Writer) int {
 	c, err := parse(args, stderr)
 	if err != nil {
-		if err == flag.ErrHelp {
+		if errors.Is(err, flag.ErrHelp) {
 			return 0
 		}
 		fmt.Fprintln(stderr, "chaos:", err)

@@ -78,7 +78,7 @@ func (g *grid) around(z, y int) (near, far []float64) {
 type stencil [4]float64
 
 // residual sets the own points of r to v - a·u. The coefficient a[1] is 0.
-func (r *grid) residual(v, u *grid, a *stencil) {
+func residual(r, v, u *grid, a *stencil) {
 	a0, a2, a3 := a[0], a[2], a[3]
 	for z := 1; z <= r.nz; z++ {
 		for y := 1; y <= r.ny; y++ {
@@ -94,7 +94,7 @@ func (r *grid) residual(v, u *grid, a *stencil) {
 }
 
 // smooth adds c·r to the own points of u. The coefficient c[3] is 0.
-func (u *grid) smooth(r *grid, c *stencil) {
+func smooth(u, r *grid, c *stencil) {
 	c0, c1, c2 := c[0], c[1], c[2]
 	for z := 1; z <= u.nz; z++ {
 		for y := 1; y <= u.ny; y++ {

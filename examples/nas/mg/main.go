@@ -150,13 +150,13 @@ func (s *solver) cycle(ctx context.Context) error {
 
 // residual sets r to v - A·u at a level. v may be r.
 func (s *solver) residual(ctx context.Context, k int, v *grid) error {
-	s.r[k].residual(v, s.u[k], &poisson)
+	residual(s.r[k], v, s.u[k], &poisson)
 	return s.halo.exchange(ctx, s.r[k])
 }
 
 // smooth adds S·r to u at a level.
 func (s *solver) smooth(ctx context.Context, k int) error {
-	s.u[k].smooth(s.r[k], &s.p.smoother)
+	smooth(s.u[k], s.r[k], &s.p.smoother)
 	return s.halo.exchange(ctx, s.u[k])
 }
 

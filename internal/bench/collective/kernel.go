@@ -22,8 +22,8 @@ type kernel struct {
 // those of a persistent operation.
 var Calls = []string{"blocking", "started", "persistent"}
 
-// use makes call a form of Calls. close ends it.
-func (k *kernel) use(ctx context.Context, form string) (close func() error, err error) {
+// use makes call a form of Calls. end ends it.
+func (k *kernel) use(ctx context.Context, form string) (end func() error, err error) {
 	switch form {
 	case "started":
 		k.call = func() error { return k.start().Wait(ctx) }

@@ -220,7 +220,7 @@ func serveStream(l net.Listener) error {
 		for {
 			n, err := c.Read(buf)
 			sum += uint64(n)
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

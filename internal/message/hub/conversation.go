@@ -298,7 +298,7 @@ func (c *Conversation) failWaiting(q *fifo.Queue[*Op], err error) {
 
 // reason returns why an operation failed with err.
 func (c *Conversation) reason(err error) error {
-	return c.host.Reason(err, c.ch != nil && err == c.ch.Err())
+	return c.host.Reason(err, c.ch != nil && errors.Is(err, c.ch.Err()))
 }
 
 // cancel withdraws a receive, if that is still possible.
