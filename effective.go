@@ -126,6 +126,10 @@ func (c *Config) effective() (Config, links.Options, wireup.Config, error) {
 	if d.Job != nil {
 		w = wireup.Config{Rank: d.Job.Rank, Size: d.Job.Size, Root: d.Job.Root, Token: d.Job.Token}
 		w.Insecure, jobErr = wireup.InsecureFrom(os.Getenv)
+		if w.Size > 1 && w.Root == "" {
+			jobErr = fmt.Errorf("%w: Job.Root is empty: set it to the address of the job's server, on all ranks, or leave Job nil and start the program with a launcher (rmarun -n %d)",
+				wireup.ErrEnvironment, w.Size)
+		}
 		if d.Job.Serve {
 			w.Prepare = jobenv.ListenAt(d.Job.Root)
 		}

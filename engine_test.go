@@ -521,6 +521,11 @@ func TestOpenFails(t *testing.T) {
 		_, err := Open(context.Background(), c)
 		require.Error(t, err, "%+v", c)
 	}
+	for _, job := range []*Job{{Size: 2}, {Rank: 1, Size: 2, Serve: true}} {
+		_, err := Open(context.Background(), &Config{Job: job})
+		require.ErrorContains(t, err, "Job.Root is empty: set it")
+		require.ErrorContains(t, err, "rmarun -n 2")
+	}
 	// The error of ranks with different links names the links of each.
 	forced := rendezvous(t, 2, "tcp")
 	errs := make([]error, 2)
