@@ -17,6 +17,7 @@ func TestRailsCommand(t *testing.T) {
 		code, _, errs := rmabench(t, append([]string{"rails"}, strings.Fields(bad)...)...)
 		require.Equal(t, exitUsage, code, "%q: %s", bad, errs)
 	}
+	refused(t, `fabric "pigeon", want tcp or verbs`, "rails", "--fabric", "pigeon")
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems have one loopback address")
 	}
