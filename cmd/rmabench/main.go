@@ -68,6 +68,8 @@ const (
 
 	// exitMissing: a peer named for compare or overlap is not installed.
 	exitMissing = 3
+
+	exitInterrupted = 130 // 128 + SIGINT, as of shells
 )
 
 // usageError marks errors of the command line.
@@ -105,7 +107,7 @@ rmabench starts the two ranks on this host. Under rmarun it uses ranks 0 and 1
 of the job. Between two hosts run "rmabench serve ADDR" on one and add
 "--connect ADDR" on the other.
 
-Exit code: 0 success, 1 failure, 2 wrong flags or sizes.`
+Exit code: 0 success, 1 failure, 2 wrong flags or sizes, 130 interrupted.`
 
 const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench bw --op get --fabric tcp --sizes 4K,64K,1M --time 2s
@@ -167,6 +169,9 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exitOK
 	case errors.Is(err, errSilent), errors.Is(err, session.ErrReported):
 		return exitFailed
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(s.err, "rmabench: interrupted")
+		return exitInterrupted
 	}
 	fmt.Fprintf(s.err, "rmabench: %v\n", err)
 	switch {

@@ -231,7 +231,7 @@ func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) 
 	}
 	failed := f.measure(ctx, s, reqs, rep)
 	if ctx.Err() != nil {
-		return failed
+		return ctx.Err()
 	}
 	return errors.Join(failed, f.write(s, rep))
 }

@@ -192,16 +192,24 @@ func TestReportInterrupted(t *testing.T) {
 	r := &cancelAfter{cancel: cancel}
 	code = run(ctx, []string{"report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "50ms", "--out", dir},
 		streams{strings.NewReader(""), &o, r})
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, exitInterrupted, code)
+	require.Equal(t, "rmabench: interrupted\n", r.after.String(), "nothing that ranks say of each other")
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, files)
 }
 
-// cancelAfter cancels at the first line of progress.
-type cancelAfter struct{ cancel func() }
+// cancelAfter cancels at the first line of progress, and keeps what is written after it.
+type cancelAfter struct {
+	cancel func()
+	after  bytes.Buffer
+}
 
 func (c *cancelAfter) Write(b []byte) (int, error) {
+	if c.cancel == nil {
+		return c.after.Write(b)
+	}
 	c.cancel()
+	c.cancel = nil
 	return len(b), nil
 }

@@ -116,7 +116,8 @@ func ranks(arg string, n int, fabric string, env ...string) launch.Spec {
 
 // localRanks runs spec.Path, or this program, as the ranks of spec, with the request on standard input. It
 // passes every line of their standard output to take, which reports whether the line was a
-// result; other lines go to stderr.
+// result; other lines go to stderr. If ctx ends, that is the error, and what the ranks write
+// from then on is dropped: it says that others have ended.
 func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer, take func([]byte) (bool, error)) error {
 	if spec.Path == "" {
 		self, err := os.Executable()
@@ -129,6 +130,8 @@ func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer
 	if err != nil {
 		return err
 	}
+	stderr = &untilEnd{ctx, stderr}
+	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out := &lines{take: take, other: stderr, fail: cancel}
@@ -136,6 +139,9 @@ func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer
 	code, err := launch.Run(ctx, spec)
 	if cause := context.Cause(ctx); cause != nil && out.failed {
 		return cause
+	}
+	if err != nil && outer.Err() != nil {
+		return outer.Err()
 	}
 	var rank *launch.RankError
 	if errors.As(err, &rank) && rank.Signal == 0 {
@@ -145,6 +151,19 @@ func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer
 		err = fmt.Errorf("the measuring ranks ended with exit code %d", code)
 	}
 	return err
+}
+
+// untilEnd passes what is written on until ctx ends.
+type untilEnd struct {
+	ctx context.Context
+	to  io.Writer
+}
+
+func (u *untilEnd) Write(b []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return len(b), nil
+	}
+	return u.to.Write(b)
 }
 
 // ErrReported is a failure that a child has already reported on stderr.
