@@ -142,7 +142,7 @@ func (f *farTeam) measure(ctx context.Context, team *Team) ([]farTimes, error) {
 			if err := team.Force(s.Op + "=" + s.Alg); err != nil {
 				return nil, err
 			}
-			buf, all := make([]int64, s.Bytes/8), make([]int64, s.Bytes/8*team.Size())
+			buf, all, in := make([]int64, s.Bytes/8), make([]int64, s.Bytes/8*team.Size()), make([]int64, s.Bytes/8*team.Size())
 			mine := func(r int) []int64 { return all[r*len(buf) : (r+1)*len(buf)-r%2*min(1, len(buf))] } // of blocks of different lengths
 			var blocks [][]int64
 			for r := range team.Size() {
@@ -173,6 +173,14 @@ func (f *farTeam) measure(ctx context.Context, team *Team) ([]farTimes, error) {
 					if err = Scatterv(ctx, team, 0, blocks, mine(team.Rank())); err == nil {
 						err = Barrier(ctx, team)
 					}
+				case "alltoallv": // between ranks r and s len(buf) elements, or one less if r + s is odd
+					part := func(all []int64) (blocks [][]int64) {
+						for r := range team.Size() {
+							blocks = append(blocks, all[r*len(buf):(r+1)*len(buf)-(r+team.Rank())%2])
+						}
+						return blocks
+					}
+					err = Alltoallv(ctx, team, part(all), part(in))
 				case "scan": // of which rank 0 waits for nobody
 					if err = Scan(ctx, team, nil, buf, Max); err == nil {
 						err = Barrier(ctx, team)
@@ -228,33 +236,41 @@ func TestFarTeam(t *testing.T) {
 	farTeam{Ranks: 6, Conform: true}.run(t, do)
 }
 
-// BenchmarkFarTeam measures algorithms among 2 x 4 ranks with 1 ms between the hosts.
+// BenchmarkFarTeam measures algorithms among 2 x 4 and 2 x 8 ranks with 100 µs and 1 ms between the hosts.
 func BenchmarkFarTeam(b *testing.B) {
-	do := testutil.FarHosts(b, time.Millisecond)
-	var all []farSeries
-	for _, s := range []struct {
-		op    string
-		sizes []int
-		flat  []string
-	}{
-		{"barrier", []int{0}, []string{"dissemination"}},
-		{"bcast", []int{8, 1 << 20}, []string{"binomial", "chain", "scatter"}},
-		{"allreduce", []int{8, 64 << 10, 1 << 20}, []string{"doubling", "halving", "ring"}},
-		{"allgather", []int{8, 64 << 10}, []string{"dissemination", "ring", "linear"}},
-		{"scan", []int{8, 64 << 10}, []string{"dissemination"}},
-		{"gatherv", []int{64, 1 << 10}, []string{"linear"}},
-		{"scatterv", []int{64, 1 << 10}, []string{"linear"}},
-	} {
-		for _, n := range s.sizes {
-			for _, alg := range append(s.flat, "hierarchy", "auto") {
-				all = append(all, farSeries{s.op, alg, n})
+	for _, delay := range []time.Duration{100 * time.Microsecond, time.Millisecond} {
+		for _, ranks := range []int{8, 16} {
+			for _, s := range []struct {
+				op    string
+				sizes []int
+				flat  []string
+			}{
+				{"barrier", []int{0}, []string{"dissemination"}},
+				{"bcast", []int{8, 1 << 20}, []string{"binomial", "chain", "scatter"}},
+				{"allreduce", []int{8, 64 << 10, 1 << 20}, []string{"doubling", "halving", "ring"}},
+				{"allgather", []int{8, 64 << 10}, []string{"dissemination", "ring", "linear"}},
+				{"scan", []int{8, 64 << 10}, []string{"dissemination"}},
+				{"gatherv", []int{64, 1 << 10}, []string{"linear"}},
+				{"scatterv", []int{64, 1 << 10}, []string{"linear"}},
+				{"alltoallv", []int{8, 64, 240}, []string{"linear"}},
+			} {
+				b.Run(fmt.Sprintf("%v/%d/%s", delay, ranks, s.op), func(b *testing.B) {
+					var all []farSeries
+					for _, n := range s.sizes {
+						for _, alg := range append(s.flat, "hierarchy", "auto") {
+							all = append(all, farSeries{s.op, alg, n})
+						}
+					}
+					do := testutil.FarHosts(b, delay)
+					for b.Loop() {
+						for _, t := range (farTeam{Ranks: ranks, Measure: all, Rounds: 15, Calls: 10}).run(b, do) {
+							slices.Sort(t.US)
+							q := len(t.US) / 4
+							b.Logf("%-10s %8d  %-14s %9.0f µs (%.0f to %.0f)  %s", t.Op, t.Bytes, t.Alg, t.US[len(t.US)/2], t.US[q], t.US[len(t.US)-1-q], t.Chosen)
+						}
+					}
+				})
 			}
-		}
-	}
-	for range b.N {
-		for _, t := range (farTeam{Ranks: 8, Measure: all, Rounds: 5, Calls: 4}).run(b, do) {
-			slices.Sort(t.US)
-			b.Logf("%-10s %8d  %-14s %9.0f µs (%.0f to %.0f)  %s", t.Op, t.Bytes, t.Alg, t.US[len(t.US)/2], t.US[0], t.US[len(t.US)-1], t.Chosen)
 		}
 	}
 }
