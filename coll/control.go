@@ -209,8 +209,8 @@ func (s *service) control(m rma.Envelope, parts [][]byte) {
 		s.mu.Lock()
 		t := s.teams[f.number]
 		s.mu.Unlock()
-		if t != nil && t.has(m.From) {
-			t.revoke(f.why.error(m.From, s.eng.Size()))
+		if t != nil {
+			t.revokedBy(m.From, f.why.error(m.From, s.eng.Size()))
 		}
 	default:
 		s.form(m.From, &f)

@@ -28,6 +28,7 @@ func (e *early) cost() int { return cap(e.data) + earlyCost }
 type unknown struct {
 	came []*early
 	cost int
+	why  error // it has revoked the team
 }
 
 // earlyList has the messages of an operation, in the order of their arrival.
@@ -48,16 +49,22 @@ func (t *team) keep(from int, h *header, parts [][]byte) *early {
 	return e
 }
 
-// keepUnknown keeps a message until the members are known. t.mu is held.
-func (t *team) keepUnknown(e *early) {
-	u := t.unknown[e.from]
+// unknownOf returns what a rank of the job has sent before the members are known. t.mu is held.
+func (t *team) unknownOf(rank int) *unknown {
+	u := t.unknown[rank]
 	if u == nil {
 		if t.unknown == nil {
 			t.unknown = map[int]*unknown{}
 		}
 		u = &unknown{}
-		t.unknown[e.from] = u
+		t.unknown[rank] = u
 	}
+	return u
+}
+
+// keepUnknown keeps a message until the members are known. t.mu is held.
+func (t *team) keepUnknown(e *early) {
+	u := t.unknownOf(e.from)
 	if u.cost += e.cost(); u.cost > maxUnknown {
 		u.came = nil
 	} else {

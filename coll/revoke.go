@@ -66,6 +66,19 @@ func (t *team) fail(o *operation, err error) {
 	t.revoke(err)
 }
 
+// revokedBy revokes the team because a rank of the job has, if it is a member: perhaps when the
+// members are known.
+func (t *team) revokedBy(rank int, why error) {
+	t.mu.Lock()
+	if t.index == nil && t.err == nil {
+		t.unknownOf(rank).why = why
+	}
+	t.mu.Unlock()
+	if t.has(rank) {
+		t.revoke(why)
+	}
+}
+
 // revoke ends the team on all ranks. The others are told before messages of theirs are
 // refused: the reason is to reach them first.
 func (t *team) revoke(why error) {

@@ -157,6 +157,9 @@ func (s *service) reserve(name string) *team {
 // complete sets the members of a reserved team. Messages that have arrived for it wait.
 func (s *service) complete(t *team, ranks []int, numbers []uint32) (*Team, error) {
 	for r, u := range t.set(ranks, numbers) {
+		if u.why != nil {
+			t.revokedBy(r, u.why)
+		}
 		for _, e := range u.came {
 			t.take(r, &e.h, e.data)
 		}

@@ -199,7 +199,8 @@ func (t *Team) Close() error {
 
 // Split divides the team: the ranks that pass the same color become a team, numbered in
 // the order of key and, for equal keys, in the order of this team. All ranks of the team
-// call it. A rank that passes a negative color gets no team: the result is nil.
+// call it. A rank that passes a negative color gets no team: the result is nil. If it fails on
+// a rank, it fails on all, or the team of those where it did not is revoked.
 func (t *Team) Split(ctx context.Context, color, key int) (*Team, error) {
 	sub := t.t.s.reserve(t.t.name + "/split")
 	mine := []int64{int64(color), int64(key), int64(sub.number)}
@@ -208,9 +209,11 @@ func (t *Team) Split(ctx context.Context, color, key int) (*Team, error) {
 		t.t.s.forget(sub)
 		return nil, err
 	}
+	// A rank whose Allgather has failed does not enter: then it fails on all.
+	failed := Barrier(ctx, t)
 	if color < 0 {
 		t.t.s.forget(sub)
-		return nil, nil
+		return nil, failed
 	}
 	var members []int // of t
 	for r := range t.Size() {
@@ -223,7 +226,13 @@ func (t *Team) Split(ctx context.Context, color, key int) (*Team, error) {
 	for i, r := range members {
 		ranks[i], numbers[i] = t.t.ranks[r], uint32(all[3*r+2])
 	}
-	return t.t.s.complete(sub, ranks, numbers)
+	made, err := t.t.s.complete(sub, ranks, numbers)
+	if failed != nil {
+		sub.revoke(&rma.PeerError{Rank: t.t.s.eng.Rank(), Op: "team", Err: rma.ErrGivenUp}) // others may have entered, and made theirs
+		t.t.s.forget(sub)
+		return nil, failed
+	}
+	return made, err
 }
 
 // unused returns an operation that is not in flight.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -384,6 +385,49 @@ func TestCancel(t *testing.T) {
 			return conform(ctx, next, 2, 5, 1)
 		})
 	})
+}
+
+// A Split that fails on a rank, because its context ends, fails on the others, too, also if that rank
+// has sent its part before; or the teams of the others are revoked.
+func TestSplitGivenUp(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	es := job(t, 3, "shm")
+	for round := range 200 {
+		name := fmt.Sprint("round ", round)
+		given, end := context.WithCancel(ctx)
+		teams, errs := make([]*Team, len(es)), make([]error, len(es))
+		var g errgroup.Group
+		for r := range es {
+			g.Go(func() error {
+				team, err := New(ctx, es[r], []int{0, 1, 2}, name)
+				if err != nil { // rank 1 is as far as to have given up
+					errs[r] = err
+					return nil
+				}
+				c := ctx
+				if r == 1 {
+					c = given
+					time.AfterFunc(time.Duration(round)*time.Microsecond, end)
+				}
+				teams[r], errs[r] = team.Split(c, 0, 0)
+				if errs[r] != nil {
+					return team.Close()
+				}
+				return nil
+			})
+		}
+		require.NoError(t, g.Wait())
+		end()
+		failed := errors.Join(errs...)
+		for r, team := range teams {
+			if team != nil && failed != nil {
+				testutil.Eventually(t, testutil.Limit, func() bool { return team.Err() != nil }, "the end of the team of rank %d: %v", r, failed)
+			}
+			if team != nil {
+				require.NoError(t, team.Close())
+			}
+		}
+	}
 }
 
 // A call of New that ends with its context on a rank does not end that of others, and is
