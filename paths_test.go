@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -63,6 +64,12 @@ func TestPathsByClass(t *testing.T) {
 		require.NoError(t, ctx.Err())
 	}
 	es := openFar(t, func(c *Config) { c.Profiles = dir })
+	defer func() {
+		if t.Failed() {
+			saved, err := filepath.Glob(filepath.Join(dir, "*"))
+			t.Logf("paths %+v and %+v, measured for %v; saved: %v, %v", es[0].bringup.Path(farRank), es[farRank].bringup.Path(0), es[0].Stats().PathsTime, saved, err)
+		}
+	}()
 	meet(t, es[0], es[farRank])
 	testutil.Eventually(t, testutil.Limit, func() bool { return far(es[0], farRank) && far(es[farRank], 0) }, "figures of the far class")
 	require.Equal(t, "profile", es[0].bringup.Path(farRank).Source)
