@@ -45,6 +45,7 @@ type Connection struct {
 	begun  atomic.Bool
 	theirs chan Request  // the peer's, once
 	done   chan struct{} // closed when connecting has succeeded or failed
+	placed chan struct{} // closed when the path has figures, which follow may replace
 
 	// Dialer.mu guards these, err only until done is closed.
 	hangUp    context.CancelCauseFunc // cancels connecting; nil before that has begun
@@ -180,6 +181,8 @@ func (n *Connection) connect(ctx context.Context) {
 	}
 	if err == nil && !n.c.own && d.links.Sampling != sampling.Off {
 		n.Go(n.survey)
+	} else {
+		close(n.placed)
 	}
 	if refuse {
 		n.Refuse(n.err)

@@ -135,7 +135,7 @@ type Connector struct {
 
 // connection returns a Connection that has not begun to connect.
 func (c *Connector) connection(number uint32) *Connection {
-	n := &Connection{c: c, Number: number, theirs: make(chan Request, 1), done: make(chan struct{}), letters: make(chan []byte, maxLetters)}
+	n := &Connection{c: c, Number: number, theirs: make(chan Request, 1), done: make(chan struct{}), placed: make(chan struct{}), letters: make(chan []byte, maxLetters)}
 	n.life, n.end = context.WithCancel(c.d.tasks.Life())
 	n.openRails()
 	return n

@@ -96,6 +96,7 @@ type railPeer struct {
 func (p *railPeer) Down(err error) {
 	p.down = err
 }
+func (p *railPeer) Replan()               {}
 func (p *railPeer) Cause(err error) error { return err }
 func (p *railPeer) Idle() bool            { return true }
 func (p *railPeer) RailUp(int, fabric.Endpoint, fabric.RemoteKey) error {

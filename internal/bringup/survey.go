@@ -47,6 +47,7 @@ func (n *Connection) survey() {
 	if l.paths.arrive(rank, k) {
 		n.c.replan()
 	}
+	close(n.placed)
 	if l.job.Rank() > rank || l.figures[k.link].Class == k.class {
 		return // the peer leads, or the path has the class of the first pair
 	}
@@ -122,6 +123,11 @@ func (n *Connection) lead(ctx context.Context, k pathKind) error {
 func (n *Connection) follow(class sampling.Class) {
 	k, ok := n.pathKind()
 	if !ok {
+		return
+	}
+	select {
+	case <-n.placed: // what the peer says counts, if it sees another class, too
+	case <-n.life.Done():
 		return
 	}
 	l, rank := n.c.d.links, n.c.rank
