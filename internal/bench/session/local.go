@@ -161,7 +161,7 @@ type untilEnd struct {
 
 func (u *untilEnd) Write(b []byte) (int, error) {
 	if u.ctx.Err() != nil {
-		return len(b), nil
+		return len(b), nil //nolint:nilerr // it is dropped
 	}
 	return u.to.Write(b)
 }
