@@ -45,6 +45,7 @@ var heads = map[string]string{
 func (k point) line(w io.Writer, rs []Result) error {
 	med := func(f func(*Result) float64) (m, lo, hi float64) { return bench.Range(rs, f) }
 	p50, lo, hi := med(func(r *Result) float64 { return r.P50 })
+	mean, least, greatest := med(func(r *Result) float64 { return r.Mean })
 	p99, _, _ := med(func(r *Result) float64 { return r.P99 })
 	_, _, most := med(func(r *Result) float64 { return r.Max })
 	var err error
@@ -61,15 +62,14 @@ func (k point) line(w io.Writer, rs []Result) error {
 	case "reactivity":
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-11s %15d %8.0f %9.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, k.gap, p50, p99, most, lo, hi)
 	case "threads":
-		mean, _, _ := med(func(r *Result) float64 { return r.Mean }) // beside threads that take a processor for long, p50 counts the operations between
+		// Beside threads that take a processor for long, p50 counts the operations between, so the mean is shown.
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-5s %6d  %-9s %9.2f %10.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, k.beside, mean, p50, p99, most, lo, hi)
 	case "concurrent":
 		mbs, _, _ := med(func(r *Result) float64 { return r.MBs })
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-5s %7d  %-9s %-7s %10.2f %11.1f %11.1f   %-20s %10.0f\n",
 			k.fabric, k.library, k.op, k.count, k.beside, bench.FormatSize(k.size), p50, p99, most, fmt.Sprintf("(%.2f-%.2f)", lo, hi), mbs)
 	case "load":
-		mean, lo, hi := med(func(r *Result) float64 { return r.Mean })
-		_, err = fmt.Fprintf(w, "%-7s %-11s %6d  %7s %11.2f %11.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, k.spin, mean, p50, p99, most, lo, hi)
+		_, err = fmt.Fprintf(w, "%-7s %-11s %6d  %7s %11.2f %11.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.op, k.count, k.spin, mean, p50, p99, most, least, greatest)
 	}
 	return err
 }
