@@ -110,13 +110,13 @@ type Rejoiner interface {
 // Courier carries the letters of a Rejoiner.
 type Courier struct {
 	Own  func(func())                              // runs its argument as the owner of the link
-	Send func(ctx context.Context, b []byte) error // sends a letter of at most MaxAddress bytes; they arrive in order
+	Send func(ctx context.Context, b []byte) error // sends a letter of at most MaxLetter bytes; they arrive in order
 	Next func(ctx context.Context) ([]byte, error) // waits for the peer's next letter, which is untrusted
 	Sent func() bool                               // reports whether Next will return one at once
 }
 
-// MaxAddress bounds the length of Endpoint.Address in bytes.
-const MaxAddress = 512
+// MaxAddress bounds the length of Endpoint.Address in bytes, MaxLetter that of a Courier's letter.
+const MaxAddress, MaxLetter = 512, 32 << 10
 
 // Distant is implemented by endpoints that know how far away their peer is, over a network.
 type Distant interface {

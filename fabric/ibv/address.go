@@ -12,13 +12,13 @@ import (
 // An address on the wire, little-endian:
 //
 //	 0  magic "RMAi"
-//	 4  version, 2
+//	 4  version, 3
 //	 5  path MTU, as verbs.MTU
 //	 6  reads and atomics answered at once
 //	 7  link layer, as verbs.LinkLayer
 //	 8  LID (2)
 //	10  operations that the device lacks: 1 writes with immediate, 2 atomics
-//	11  1 if the endpoint continues on another queue pair, else 0
+//	11  ports over which the endpoint continues on another queue pair, 0: it does not
 //	12  GID (16)
 //	28  queue pair number (4)
 //	32  first packet sequence number (4)
@@ -29,7 +29,7 @@ import (
 // makes this side send packets to a wrong destination until PeerTimeout.
 const (
 	addrMagic   = "RMAi"
-	addrVersion = 2
+	addrVersion = 3
 	addrSize    = 40
 )
 
@@ -39,7 +39,7 @@ type address struct {
 	layer verbs.LinkLayer
 	lacks lacks
 	lid   uint16
-	again bool // continues on another queue pair
+	ports uint8 // over which it continues on another queue pair; 0: it does not
 	gid   verbs.GID
 	qpn   uint32
 	psn   uint32
@@ -65,10 +65,7 @@ func (a *address) append(b []byte) []byte {
 	b = append(b, addrMagic...)
 	b = append(b, addrVersion, byte(a.mtu), a.reads, byte(a.layer))
 	b = binary.LittleEndian.AppendUint16(b, a.lid)
-	b = append(b, byte(a.lacks), 0)
-	if a.again {
-		b[len(b)-1] = 1
-	}
+	b = append(b, byte(a.lacks), a.ports)
 	b = append(b, a.gid[:]...)
 	b = binary.LittleEndian.AppendUint32(b, a.qpn)
 	b = binary.LittleEndian.AppendUint32(b, a.psn)
@@ -94,10 +91,10 @@ func parseAddress(b []byte) (a address, err error) {
 	}
 	a = address{
 		lacks: lacks(b[10]), mtu: verbs.MTU(b[5]), reads: b[6], layer: verbs.LinkLayer(b[7]), lid: binary.LittleEndian.Uint16(b[8:]),
-		gid: verbs.GID(b[12:28]), qpn: binary.LittleEndian.Uint32(b[28:]), psn: binary.LittleEndian.Uint32(b[32:]), again: b[11] == 1,
+		gid: verbs.GID(b[12:28]), qpn: binary.LittleEndian.Uint32(b[28:]), psn: binary.LittleEndian.Uint32(b[32:]), ports: b[11],
 	}
 	switch {
-	case a.lacks > lacksImm|lacksAtomics || b[11] > 1:
+	case a.lacks > lacksImm|lacksAtomics || a.ports > maxPorts:
 		return bad("reserved bits are not zero")
 	case !a.mtu.Valid():
 		return bad("path MTU %v", a.mtu)

@@ -106,6 +106,7 @@
 // # Files
 //
 //	options.go   Options, choosing device, port and GID; time-outs in the device's encodings
+//	adapter.go   the port of a device: opening, its completion queue, creating queue pairs
 //	link.go      Link: opening, closing, capabilities
 //	probe.go     finding out what the device can do, and the GID that works
 //	letter.go    what a device lacks, done by messages
@@ -116,7 +117,9 @@
 //	guard.go     what is different on rdma_rxe
 //	split.go     reads in pieces of one packet
 //	kept.go      requests kept for another queue pair
-//	resume.go    another queue pair in place of one that failed
+//	resume.go    another queue pair in place of one that failed: what is posted to it again
+//	rejoin.go    how both sides agree on it; resumeletter.go: by which letters
+//	spare.go     queue pairs over another port, on another device perhaps
 //	poll.go      completions from it, in the seam's terms; sleeping on FD
 //
 // Imports verbs, fabric, fabric/internal/softlink, internal/offheap. Tests that

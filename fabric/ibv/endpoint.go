@@ -89,6 +89,7 @@ type endpoint struct {
 
 	again *resumption // nil: the endpoint ends with its queue pair
 	keeps bool        // again is used: the peer's endpoint continues as well
+	over  *spare      // the port that it uses, nil: the link's own
 
 	closing   bool // the queue pair has been destroyed
 	room      int  // entries of the completion queue that it may need
@@ -139,11 +140,12 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 		return nil, fmt.Errorf("ibv link: %w", fabric.ErrClosed)
 	}
 	room := queue + recv + 2*l.markers
-	if err := l.growCQ(room); err != nil {
+	if err := l.enter(room); err != nil {
 		return nil, err
 	}
 	qp, err := l.createQP(queue, recv)
 	if err != nil {
+		l.leave(room)
 		return nil, err
 	}
 	e := &endpoint{l: l, id: o.ID, qp: qp, opt: o, psn: rand.Uint32() & 0xffffff, room: room, recvs: recv, queue: queue, depth: uint32(send), askAt: uint32(max(send/4, 1))}
@@ -152,7 +154,10 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 		size *= 2
 	}
 	e.slots = make([]slot, size)
-	fail := func(err error) (*endpoint, error) { return nil, errors.Join(err, qp.Close(), e.mail.close()) }
+	fail := func(err error) (*endpoint, error) {
+		l.leave(room)
+		return nil, errors.Join(err, qp.Close(), e.mail.close())
+	}
 	if mail {
 		if e.mail, err = newMailbox(e); err != nil {
 			return fail(err)
@@ -167,48 +172,14 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 		return fail(err)
 	}
 	e.publish()
-	l.cqUsed += e.room
 	l.reserve.Add(int64(e.room + besides))
 	return e, nil
-}
-
-// createQP creates a queue pair for that many requests and receives, in INIT.
-func (l *Link) createQP(queue, recv int) (*verbs.QP, error) {
-	m := l.markers
-	qp, err := l.pd.CreateQP(verbs.QPOptions{SendCQ: l.cq, MaxSendWR: queue + m, MaxRecvWR: recv + m, MaxSendSGE: l.caps.MaxSGE, MaxInline: l.inline})
-	if err != nil {
-		return nil, err
-	}
-	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
-	if l.noAtomics {
-		access &^= verbs.AccessRemoteAtomic
-	}
-	if err := qp.ToInit(l.port, 0, access); err != nil {
-		return nil, errors.Join(err, qp.Close())
-	}
-	return qp, nil
 }
 
 // besides is the number of completions that an endpoint may have to report at a time besides
 // those of the device: of a split, OpDown, of atomics that the peer was asked for, and OpPath
 // for a connection that is lost and for the next one.
 const besides = 4 + maxAsks
-
-// growCQ makes room for n more entries. Called with mu held.
-func (l *Link) growCQ(n int) error {
-	need := l.cqUsed + n
-	if need <= l.cq.Cap() {
-		return nil
-	}
-	err := fmt.Errorf("the device's limit is %d entries", l.dev.MaxCQE)
-	if size := min(max(need, 2*l.cq.Cap()), l.dev.MaxCQE); need <= size {
-		// The library locks the queue against Poll during the resize.
-		if err = l.cq.Resize(size); err == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: the completion queue has %d entries, %d are needed: %w", ErrTooManyEndpoints, l.cq.Cap(), need, err)
-}
 
 // pick chooses e's place in the table. Called with mu held.
 func (e *endpoint) pick() {
@@ -247,10 +218,21 @@ func (l *Link) remove(e *endpoint) {
 	l.eps.Store(&eps)
 }
 
+// at is the port that e uses.
+func (e *endpoint) at() *adapter {
+	if e.over != nil {
+		return &e.over.adapter
+	}
+	return &e.l.adapter
+}
+
 // Address implements fabric.Endpoint.
 func (e *endpoint) Address() []byte {
-	a := address{mtu: e.l.mtu, reads: uint8(e.l.opt.MaxReads), layer: e.l.attr.LinkLayer, lid: e.l.attr.LID,
-		gid: e.l.gid.GID, lacks: e.l.lacks(), again: e.again != nil, qpn: e.qp.Num(), psn: e.psn}
+	l := e.at()
+	a := address{mtu: l.mtu, reads: uint8(l.opt.MaxReads), layer: l.attr.LinkLayer, lid: l.attr.LID, gid: l.gid.GID, lacks: l.lacks(), qpn: e.qp.Num(), psn: e.psn}
+	if e.again != nil {
+		a.ports = uint8(1 + len(e.l.opt.Spares))
+	}
 	return a.append(nil)
 }
 
@@ -280,19 +262,19 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 	case stDown, stClosed:
 		return fmt.Errorf("%w: %w", fabric.ErrDown, e.reason())
 	}
-	attr, err := ready(e, &a)
+	l := e.l
+	attr, err := ready(e, &a, min(l.mtu, a.mtu))
 	if err != nil {
 		return err
 	}
-	l := e.l
 	if e.guarded = l.guards(a.gid != l.gid.GID); e.guarded {
 		e.packet = uint64(attr.PathMTU.Bytes())
 		e.split.list = make([]fabric.SGE, 0, l.caps.MaxSGE)
 		e.poisonWord = rand.Uint64()
 		e.timeout = int64(float64(int64(4096)<<attr.Timeout) / cpu.NsPerTick())
 	}
-	if e.again != nil && a.again {
-		if err := e.again.begin(attr.PathMTU); err != nil {
+	if e.again != nil && a.ports > 0 {
+		if err := e.again.begin(attr.PathMTU, int(a.ports)); err != nil {
 			return err
 		}
 	}
@@ -304,7 +286,7 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 
 // accept parses the peer's address, with which e may connect.
 func accept(e *endpoint, peer []byte) (a address, err error) {
-	l := e.l
+	l := e.at()
 	if a, err = parseAddress(peer); err != nil {
 		return a, err
 	}
@@ -321,14 +303,14 @@ func accept(e *endpoint, peer []byte) (a address, err error) {
 }
 
 // ready connects the queue pair with the peer's, from INIT on. Called with mu held.
-func ready(e *endpoint, a *address) (*verbs.QPAttr, error) {
-	l := e.l
+func ready(e *endpoint, a *address, mtu verbs.MTU) (*verbs.QPAttr, error) {
+	l := e.at()
 	from, err := source(l)
 	if err != nil {
 		return nil, err
 	}
 	attr := &verbs.QPAttr{
-		PathMTU: min(l.mtu, a.mtu), DestQPN: a.qpn, RQPSN: a.psn, SQPSN: e.psn,
+		PathMTU: mtu, DestQPN: a.qpn, RQPSN: a.psn, SQPSN: e.psn,
 		MaxReadsDest: uint8(l.opt.MaxReads), MaxReads: uint8(min(l.opt.MaxReads, int(a.reads))),
 		MinRNRTimer: rnrTimer(e.opt.PeerTimeout), Timeout: retries(e.opt.PeerTimeout), RetryCount: maxRetries, RNRRetry: 6,
 		AH: l.route(from, a.gid, a.lid),
@@ -445,7 +427,10 @@ func (e *endpoint) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(e)
-	l.cqUsed -= e.room
+	l.leave(e.room)
+	if e.over != nil {
+		e.over.leave(e.room)
+	}
 	l.giveBack += e.room + besides
 	return errors.Join(e.again.close(), e.mail.close())
 }

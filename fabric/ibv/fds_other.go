@@ -8,6 +8,8 @@ import "github.com/seed33544411/rma/fabric"
 
 func joinFDs(int, int) (int, error) { return -1, fabric.ErrNotSupported }
 
-func readyFDs(int) (fds [2]int, n int) { return }
+func addFD(int, int) error { return fabric.ErrNotSupported }
+
+func readyFDs(int) (fds [1 + maxPorts]int, n int) { return }
 
 func closeFD(int) error { return nil }

@@ -19,7 +19,7 @@ func TestCutCoversTheRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		maxSGE := 1 + rng.IntN(5)
-		e := &endpoint{l: &Link{caps: fabric.Caps{MaxSGE: maxSGE}}, slots: make([]slot, 64), depth: 64, guarded: true, packet: 256}
+		e := &endpoint{l: &Link{adapter: adapter{caps: fabric.Caps{MaxSGE: maxSGE}}}, slots: make([]slot, 64), depth: 64, guarded: true, packet: 256}
 		s := &e.split
 		type span struct{ local, remote uint64 }
 		var want, got []span

@@ -1,7 +1,6 @@
 package ibv
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -25,9 +24,6 @@ const (
 	// of 16 pieces.
 	wantInline = 256
 
-	// firstCQ is the initial size of the completion queue: six endpoints of default depth.
-	firstCQ = 6 * 3 * fabric.DefaultDepth
-
 	// maxEndpoints follows from the 16 bits for the endpoint in a request's ID.
 	maxEndpoints = 1 << 16
 )
@@ -41,28 +37,12 @@ var ErrNoReads = errors.New("the device serves no RDMA reads (max_qp_rd_atom, ma
 
 // Link is an RDMA port. It implements fabric.Link.
 type Link struct {
-	place
-	opt  Options
-	caps fabric.Caps
-	mtu  verbs.MTU
-	soft bool // a software device, rdma_rxe: see the package comment
-
-	noImm     bool // the device has no writes with immediate: letters instead
-	noAtomics bool // the device has no atomics: letters instead
-	inline    int  // bytes that the device takes inline
-	noInline  bool // the device takes too little inline: the payload is copied, see mailbox
-	tells     bool // the device tells the next packet that a queue pair expects: endpoints continue
-	markers   int  // requests, and receives, besides those of an endpoint, that follow a failed queue pair's
-
-	pd   *verbs.PD
-	ch   *verbs.CompChannel
-	cq   *verbs.CQ
-	epfd int
+	adapter
+	spares spares
 
 	mu      sync.Mutex // guards the following, for set-up
 	regions map[*region]struct{}
 	gens    []uint16 // number of uses of each slot of eps
-	cqUsed  int      // entries that endpoints may need
 
 	closed  atomic.Bool
 	eps     atomic.Pointer[[]*endpoint] // replaced, never modified; nil where free
@@ -77,8 +57,7 @@ type Link struct {
 	spare  [chainMax * maxSGE]fabric.SGE // lists without empty pieces
 	spared int                           // used part of spare
 	idle   uint32                        // polls without completion
-	armed  bool
-	refill bool // endpoints may lack receives
+	refill bool                          // endpoints may lack receives
 
 	splitting int // endpoints with an unfinished split
 
@@ -89,49 +68,13 @@ type Link struct {
 
 // Open opens a link.
 func Open(o Options) (*Link, error) {
-	p, err := o.open()
-	if err != nil {
+	l := &Link{regions: map[*region]struct{}{}}
+	if err := l.open(o); err != nil {
 		return nil, err
-	}
-	l := &Link{place: *p, opt: o, epfd: -1, regions: map[*region]struct{}{}}
-	if err := l.setup(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open ibv link on %s: %w", p.ctx.Name(), err), l.release())
-	}
-	return l, nil
-}
-
-func (l *Link) setup() (err error) {
-	l.mtu = l.attr.ActiveMTU
-	if m := verbs.MTUOf(l.opt.MTU); m != 0 {
-		l.mtu = min(l.mtu, m)
-	}
-	l.opt.MaxReads = cmp.Or(l.opt.MaxReads, DefaultMaxReads)
-	l.opt.MaxReads = min(l.opt.MaxReads, l.dev.MaxReadInitiate, l.dev.MaxReadTarget)
-	if l.opt.MaxReads < 1 {
-		return fmt.Errorf("%w: %w: limits %d to the peer, %d from it", fabric.ErrNotSupported, ErrNoReads, l.dev.MaxReadInitiate, l.dev.MaxReadTarget)
-	}
-	l.noAtomics = l.dev.AtomicCap == verbs.AtomicNone
-	l.soft = l.dev.VendorID == 0xffffff // IB_OPENIB_OUI, of rxe and siw
-	if l.pd, err = l.ctx.AllocPD(); err != nil {
-		return err
-	}
-	if l.ch, err = l.ctx.CreateCompChannel(); err != nil {
-		return err
-	}
-	if err := l.createCQ(); err != nil {
-		return err
-	}
-	if err := l.probe(); err != nil {
-		return err
-	}
-	l.chooseGID()
-	l.setCaps()
-	if l.epfd, err = joinFDs(l.ch.FD(), l.ctx.AsyncFD()); err != nil {
-		return err
 	}
 	eps := []*endpoint{}
 	l.eps.Store(&eps)
-	return nil
+	return l, nil
 }
 
 // Name implements fabric.Link.
@@ -139,17 +82,6 @@ func (l *Link) Name() string { return "ibv" }
 
 // Caps implements fabric.Link.
 func (l *Link) Caps() fabric.Caps { return l.caps }
-
-// lacks returns the operations that the device does not have.
-func (l *Link) lacks() (x lacks) {
-	if l.noImm {
-		x |= lacksImm
-	}
-	if l.noAtomics {
-		x |= lacksAtomics
-	}
-	return x
-}
 
 // Choice describes the device, port and GID that the link uses, and the reason.
 func (l *Link) Choice() string { return l.choice }
@@ -178,25 +110,10 @@ func (l *Link) Close() error {
 	for _, r := range open {
 		errs = append(errs, r.Close())
 	}
+	for _, x := range l.spares.opened() {
+		errs = append(errs, x.release())
+	}
 	return errors.Join(append(errs, l.release())...)
-}
-
-// release releases the resources of setup.
-func (l *Link) release() error {
-	var errs []error
-	if l.epfd >= 0 {
-		errs = append(errs, closeFD(l.epfd))
-	}
-	if l.cq != nil {
-		errs = append(errs, l.cq.Close())
-	}
-	if l.ch != nil {
-		errs = append(errs, l.ch.Close())
-	}
-	if l.pd != nil {
-		errs = append(errs, l.pd.Close())
-	}
-	return errors.Join(append(errs, l.ctx.Close())...)
 }
 
 // guards reports whether a connection is guarded that leaves the device (wire) or stays

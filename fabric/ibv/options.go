@@ -43,6 +43,16 @@ type Options struct {
 	// Resume lets endpoints continue on another queue pair when theirs fails (fabric.Rejoiner), if the
 	// peer's do as well, and both devices tell what a queue pair has executed.
 	Resume bool
+
+	// Spares are further ports, in the order in which the peers list theirs, over which endpoints continue,
+	// with Resume, if their own does not work. At most MaxSpares; each is opened when it is needed.
+	Spares []Spare
+}
+
+// Spare names a port as Options.Device and Options.Port do.
+type Spare struct {
+	Device string
+	Port   int
 }
 
 // DefaultMaxReads covers the latency of a switched network with 4 KiB reads; adapters keep
@@ -88,6 +98,9 @@ func (o *Options) lastByteLast(vendor uint32) bool {
 func (o *Options) open() (*place, error) {
 	if o.MTU != 0 && verbs.MTUOf(o.MTU) == 0 {
 		return nil, fmt.Errorf("open ibv link: MTU %d: want 256, 512, 1024, 2048 or 4096", o.MTU)
+	}
+	if len(o.Spares) > MaxSpares {
+		return nil, fmt.Errorf("open ibv link: %d spare ports: at most %d", len(o.Spares), MaxSpares)
 	}
 	if o.MaxReads < 0 || o.MaxReads > 255 {
 		return nil, fmt.Errorf("open ibv link: MaxReads %d: want 0 to 255", o.MaxReads)

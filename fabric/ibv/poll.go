@@ -37,7 +37,7 @@ func (l *Link) Poll(cs []fabric.Completion) int {
 	}
 	got, err := l.cq.Poll(l.wcs[:min(len(cs)-n, len(l.wcs))])
 	if err != nil {
-		l.broken()
+		l.broken(&l.adapter)
 	}
 	if got == 0 {
 		if l.idle++; l.idle%asyncEvery == 0 {
@@ -46,9 +46,12 @@ func (l *Link) Poll(cs []fabric.Completion) int {
 		}
 	}
 	for i := range got {
-		if l.handle(&l.wcs[i], &cs[n], true) {
+		if l.handle(&l.adapter, &l.wcs[i], &cs[n], true) {
 			n++
 		}
+	}
+	if xs := l.spares.used.Load(); xs != nil && n < len(cs) {
+		n += l.pollSpares(*xs, cs[n:])
 	}
 	if l.splitting > 0 {
 		l.advanceAll()
@@ -66,16 +69,25 @@ func (l *Link) pump() bool {
 	if l.reserve.Load() != 0 {
 		l.q.Reserve(int(l.reserve.Swap(0)))
 	}
+	some := l.pumpFrom(&l.adapter)
+	for _, x := range l.spares.opened() {
+		some = l.pumpFrom(&x.adapter) || some
+	}
+	l.refill = l.refill || some
+	return some
+}
+
+// pumpFrom does so with the completion queue of a port.
+func (l *Link) pumpFrom(at *adapter) (some bool) {
 	var c fabric.Completion
-	some := false
-	for range 1 + l.cq.Cap()/len(l.wcs) {
-		got, err := l.cq.Poll(l.wcs[:])
+	for range 1 + at.cq.Cap()/len(l.wcs) {
+		got, err := at.cq.Poll(l.wcs[:])
 		if err != nil {
-			l.broken()
+			l.broken(at)
 		}
 		for i := range got {
 			some = true
-			if l.handle(&l.wcs[i], &c, false) {
+			if l.handle(at, &l.wcs[i], &c, false) {
 				l.push(c)
 			}
 		}
@@ -83,8 +95,23 @@ func (l *Link) pump() bool {
 			break
 		}
 	}
-	l.refill = l.refill || some
 	return some
+}
+
+// pollSpares polls the completion queues of spare ports.
+func (l *Link) pollSpares(xs []*spare, cs []fabric.Completion) (n int) {
+	for _, x := range xs {
+		got, err := x.cq.Poll(l.wcs[:min(len(cs)-n, len(l.wcs))])
+		if err != nil {
+			l.broken(&x.adapter)
+		}
+		for i := range got {
+			if l.handle(&x.adapter, &l.wcs[i], &cs[n], true) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // push appends to q, which has room for everything that can be outstanding.
@@ -94,9 +121,9 @@ func (l *Link) push(c fabric.Completion) {
 	}
 }
 
-// handle processes one completion. It reports whether it set c; further results are added
+// handle processes one completion, of the port of at. It reports whether it set c; further results are added
 // to q.
-func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
+func (l *Link) handle(at *adapter, w *verbs.WC, c *fabric.Completion, refill bool) bool {
 	eps := *l.eps.Load()
 	idx := uint32(w.ID>>idIdxShift) & (maxEndpoints - 1)
 	if int(idx) >= len(eps) {
@@ -104,7 +131,7 @@ func (l *Link) handle(w *verbs.WC, c *fabric.Completion, refill bool) bool {
 	}
 	e := eps[idx]
 	if w.ID&idRecv == 0 && w.Op == verbs.WCRecvWithImm && w.Status == verbs.WCSuccess {
-		return l.unsolicited(eps, w, c)
+		return unsolicited(at, eps, w, c)
 	}
 	if e == nil || e.gen != w.ID>>idGenShift&idGenMask {
 		return false // of an endpoint closed meanwhile
@@ -184,9 +211,9 @@ func (e *endpoint) received(w *verbs.WC, c *fabric.Completion, refill bool) bool
 
 // unsolicited processes the completion of a peer's write with immediate that took no
 // receive, as on devices that need none for them: only the queue pair tells the endpoint.
-func (l *Link) unsolicited(eps []*endpoint, w *verbs.WC, c *fabric.Completion) bool {
+func unsolicited(at *adapter, eps []*endpoint, w *verbs.WC, c *fabric.Completion) bool {
 	for _, e := range eps {
-		if e == nil || e.qp.Num() != w.QPN || e.closing {
+		if e == nil || e.at() != at || e.qp.Num() != w.QPN || e.closing {
 			continue
 		}
 		if s := e.state.Load(); s == stDown || s == stClosed {
@@ -247,18 +274,28 @@ func (l *Link) failed(e *endpoint, w *verbs.WC, seq uint32) {
 	e.down(fabric.Completion{Status: st, Vendor: vendor}, seq, true)
 }
 
-// asyncEvents handles the device's asynchronous events. It makes at least one system call.
+// asyncEvents handles the devices' asynchronous events. It makes at least one system call.
 func (l *Link) asyncEvents() {
+	l.asyncEventsOf(&l.adapter)
+	for _, x := range l.spares.opened() {
+		l.asyncEventsOf(&x.adapter)
+	}
+}
+
+func (l *Link) asyncEventsOf(at *adapter) {
 	for {
-		ev, ok, err := l.ctx.AsyncEvent()
+		ev, ok, err := at.ctx.AsyncEvent()
 		if err != nil || !ok {
 			return
+		}
+		if ev.Type == verbs.EventPortErr && ev.Port == at.port {
+			l.abandon(at)
 		}
 		if !ev.Fatal() {
 			continue
 		}
 		for _, e := range *l.eps.Load() {
-			if e == nil || ev.Type != verbs.EventCQErr && ev.Type != verbs.EventDeviceFatal && ev.QPN != e.qp.Num() {
+			if e == nil || e.at() != at || ev.Type != verbs.EventCQErr && ev.Type != verbs.EventDeviceFatal && ev.QPN != e.qp.Num() {
 				continue
 			}
 			if ev.Type == verbs.EventQPFatal && e.again.takes(verbs.WCFlushErr) {
@@ -280,10 +317,19 @@ func eventStatus(t verbs.EventType) fabric.Status {
 	return fabric.StatusUnknown
 }
 
-// broken takes all endpoints down: the completion queue no longer works.
-func (l *Link) broken() {
+// abandon lets endpoints continue over another port, if they can: theirs is down.
+func (l *Link) abandon(at *adapter) {
 	for _, e := range *l.eps.Load() {
-		if e != nil {
+		if e != nil && e.at() == at && e.keeps && e.again.ports > 1 && e.again.takes(verbs.WCRetryExcErr) {
+			suspend(e, errPortDown)
+		}
+	}
+}
+
+// broken takes the endpoints of a port down: its completion queue no longer works.
+func (l *Link) broken(at *adapter) {
+	for _, e := range *l.eps.Load() {
+		if e != nil && e.at() == at {
 			e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
 		}
 	}
@@ -304,11 +350,13 @@ func (l *Link) Arm() (bool, error) {
 	if l.q.Len() > 0 || l.splitting > 0 && l.stalled() {
 		return false, nil
 	}
-	if !l.armed {
-		if err := l.cq.ReqNotify(false); err != nil {
-			return false, fmt.Errorf("arm ibv link: %w", err)
+	if err := l.arm(); err != nil {
+		return false, err
+	}
+	for _, x := range l.spares.opened() {
+		if err := x.arm(); err != nil {
+			return false, err
 		}
-		l.armed = true
 	}
 	return !l.pump() && l.q.Len() == 0, nil
 }
@@ -319,16 +367,13 @@ func (l *Link) Disarm() {
 	if l.closed.Load() {
 		return
 	}
-	fds, n := readyFDs(l.epfd)
-	for _, fd := range fds[:n] {
-		if fd != l.ch.FD() {
-			l.pump()
-			l.asyncEvents()
-			continue
-		}
-		if q, err := l.ch.Event(); err != nil || q != nil {
-			l.armed = false
-		}
+	happened := l.disarm()
+	for _, x := range l.spares.opened() {
+		happened = x.disarm() || happened
+	}
+	if happened {
+		l.pump()
+		l.asyncEvents()
 	}
 }
 

@@ -17,6 +17,12 @@ func (e *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	if e.silent() {
 		return 0, nil
 	}
+	if e.over != nil && !e.over.atomics {
+		if n, err = apart(e, wrs); err != nil {
+			return 0, err
+		}
+		wrs, n = wrs[:n], 0
+	}
 	if e.split.left > 0 {
 		if e.advance(); e.split.left > 0 || e.state.Load() == stDown {
 			return 0, e.Err()
@@ -88,14 +94,14 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 				if l.staged > 0 {
 					return m, false, nil // they fit into the next chain
 				}
-				return m, false, e.tooMany(m, w)
+				return m, false, tooMany(e.l, m, w)
 			}
 		}
 		pieces := 1
 		if len(list) > l.caps.MaxSGE {
 			pieces = (len(list) + l.caps.MaxSGE - 1) / l.caps.MaxSGE
 			if pieces > chainMax {
-				return m, false, e.tooMany(m, w)
+				return m, false, tooMany(e.l, m, w)
 			}
 		}
 		if l.noInline && w.Flags&fabric.FlagInline != 0 {
@@ -109,7 +115,7 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 			}
 		}
 		if slots > chainMax {
-			return m, false, e.tooMany(m, w)
+			return m, false, tooMany(e.l, m, w)
 		}
 		if used := e.tail - e.head; used >= e.depth || e.depth-used < uint32(slots) {
 			return m, true, nil
@@ -125,8 +131,8 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 	return m, false, nil
 }
 
-func (e *endpoint) tooMany(m int, w *fabric.WR) error {
-	return &fabric.WRError{Index: m, Op: w.Op, Reason: fmt.Sprintf("%d local pieces, at most %d", len(w.Local), chainMax*e.l.caps.MaxSGE)}
+func tooMany(l *Link, m int, w *fabric.WR) error {
+	return &fabric.WRError{Index: m, Op: w.Op, Reason: fmt.Sprintf("%d local pieces, at most %d", len(w.Local), chainMax*l.caps.MaxSGE)}
 }
 
 // compact copies the pieces that are not empty. It returns nil if this chain has no room

@@ -21,7 +21,7 @@ const leastInline = 8
 
 // createCQ creates the completion queue, which grows with the endpoints, or if the device
 // cannot resize it, is as large as it will ever be.
-func (l *Link) createCQ() (err error) {
+func (l *adapter) createCQ() (err error) {
 	if l.cq, err = l.ctx.CreateCQ(min(firstCQ, l.dev.MaxCQE), l.ch); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (l *Link) createCQ() (err error) {
 
 // probe determines the limits of endpoints by creating queue pairs: devices report neither
 // the bytes that a request may carry inline nor the pieces that it may have beside them.
-func (l *Link) probe() error {
+func (l *adapter) probe() error {
 	sge := min(l.dev.MaxSGE, maxSGE)
 	if l.dev.MaxSGERead > 0 {
 		sge = min(sge, l.dev.MaxSGERead)
@@ -81,7 +81,7 @@ func (l *Link) probe() error {
 }
 
 // setCaps fills in the capabilities, of which probe has set the limits.
-func (l *Link) setCaps() {
+func (l *adapter) setCaps() {
 	l.caps.MaxMessage = uint64(l.attr.MaxMessage)
 	l.caps.MaxReads = l.opt.MaxReads
 	l.caps.LastByteLast = l.opt.lastByteLast(l.dev.VendorID)
@@ -103,7 +103,7 @@ const (
 // itself. Some entries of real tables lead nowhere, which nothing else tells: those of
 // VLANs, of other containers, and of protocols that the network does not carry. If there is
 // no such entry, the first stays: the device may be unable to send to itself.
-func (l *Link) chooseGID() {
+func (l *adapter) chooseGID() {
 	var why []string
 	end := time.Now().Add(gidLimit)
 	for i, g := range l.candidates {
@@ -129,7 +129,7 @@ var errLoop = errors.New("this port does not reach itself from it")
 
 // loop connects a queue pair with itself by g, and writes to it. It finds out as well
 // whether the device has writes with immediate.
-func (l *Link) loop(g verbs.GIDEntry) (err error) {
+func (l *adapter) loop(g verbs.GIDEntry) (err error) {
 	cq, err := l.ctx.CreateCQ(4, nil)
 	if err != nil {
 		return err
@@ -184,16 +184,16 @@ func (l *Link) loop(g verbs.GIDEntry) (err error) {
 }
 
 // Port returns the port that the link uses.
-func (l *Link) Port() Port {
+func (l *adapter) Port() Port {
 	return Port{l.ctx.Name(), l.port, l.attr, l.gid, l.mtu, l.inline}
 }
 
 // Route returns the path from the link's port to a port of the peer.
-func (l *Link) Route(gid verbs.GID, lid uint16) verbs.AHAttr { return l.route(l.gid, gid, lid) }
+func (l *adapter) Route(gid verbs.GID, lid uint16) verbs.AHAttr { return l.route(l.gid, gid, lid) }
 
 // source returns the GID of the port, at the place that it has in the table now: an address that was removed
 // and put back may have another one.
-func source(l *Link) (verbs.GIDEntry, error) {
+func source(l *adapter) (verbs.GIDEntry, error) {
 	table, err := l.ctx.GIDs(l.port)
 	if err != nil {
 		return l.gid, err
@@ -207,7 +207,7 @@ func source(l *Link) (verbs.GIDEntry, error) {
 }
 
 // trust finds out whether the device tells the next packet that qp expects, which is known.
-func trust(l *Link, qp *verbs.QP, want uint32) {
+func trust(l *adapter, qp *verbs.QP, want uint32) {
 	if !l.opt.Resume || qp.ToErr() != nil {
 		return
 	}
@@ -218,7 +218,7 @@ func trust(l *Link, qp *verbs.QP, want uint32) {
 }
 
 // route is the address of gid or lid from GID from of this port.
-func (l *Link) route(from verbs.GIDEntry, gid verbs.GID, lid uint16) verbs.AHAttr {
+func (l *adapter) route(from verbs.GIDEntry, gid verbs.GID, lid uint16) verbs.AHAttr {
 	return verbs.AHAttr{DGID: gid, DLID: lid, SGIDIndex: uint8(from.Index), HopLimit: 64, Port: uint8(l.port),
 		Global: l.attr.LinkLayer == verbs.LinkEthernet || lid == 0}
 }

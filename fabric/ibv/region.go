@@ -1,6 +1,7 @@
 package ibv
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -66,6 +67,11 @@ func (l *Link) register(mem []byte, access fabric.Access) (*region, error) {
 	}
 	r := &region{l: l, mr: mr, mem: mem, lkey: mr.LKey(), access: access,
 		key: fabric.RemoteKey{Addr: mr.Addr(), Len: uint64(len(mem)), RKey: mr.RKey()}}
+	for _, x := range l.spares.opened() {
+		if err := x.add(r); err != nil {
+			return nil, errors.Join(err, r.forget())
+		}
+	}
 	l.regions[r] = struct{}{}
 	return r, nil
 }
@@ -98,17 +104,31 @@ func (r *region) Close() error {
 	if r.closed {
 		return nil
 	}
-	if err := r.mr.Close(); err != nil {
+	r.l.mu.Lock()
+	err := r.forget()
+	r.l.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	r.closed = true
-	r.l.mu.Lock()
-	delete(r.l.regions, r)
-	r.l.mu.Unlock()
 	if !r.owned {
 		return nil
 	}
 	return offheap.Free(r.mem, offheap.Regions)
+}
+
+// forget has the devices forget the region. Called with Link.mu held.
+func (r *region) forget() error {
+	for _, x := range r.l.spares.opened() {
+		if err := x.remove(r); err != nil {
+			return err
+		}
+	}
+	if err := r.mr.Close(); err != nil {
+		return err
+	}
+	delete(r.l.regions, r)
+	return nil
 }
 
 // execute executes an atomic on a region of this side, if its key allows it.

@@ -3,9 +3,8 @@ package ibv
 import (
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"math/rand/v2"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -112,11 +111,11 @@ func (p *post) poll(s *side) (cs []fabric.Completion) {
 	return cs
 }
 
-// fail fails the queue pair of a side.
-func (p *post) fail(s *side) {
+// fail fails the queue pair of a side, or, if silent, has the side go on to the next port.
+func (p *post) fail(s *side, silent bool) {
 	p.own.Lock()
 	defer p.own.Unlock()
-	FailQueuePairs(s.l)
+	FailQueuePairs(s.l, silent)
 }
 
 // load posts writes, reads and fetch-adds from one side to the other, each with a notification behind it,
@@ -242,9 +241,14 @@ func (x *load) check() {
 // Operations of both sides while queue pairs fail again and again, on one side or on both: each is
 // executed once and in order, and completes once.
 func TestContinuesAcrossFailures(t *testing.T) {
-	for name, guard := range map[string]bool{"plain": false, "guarded": true} {
+	for name, guard := range map[string]bool{"plain": false, "guarded": true, "ports": false, "guarded ports": true} {
 		t.Run(name, func(t *testing.T) {
-			a, b := pairOf(t, Options{Resume: true, Guard: &guard}, fabric.EndpointOptions{Depth: 64, PeerTimeout: testutil.Limit})
+			o := Options{Resume: true, Guard: &guard}
+			moves := strings.Contains(name, "ports")
+			if moves {
+				o.Spares = sparesOf(t)
+			}
+			a, b := pairOf(t, o, fabric.EndpointOptions{Depth: 64, PeerTimeout: testutil.Limit})
 			require.True(t, a.ep.keeps, "the device tells what it has executed")
 			p := newPost(t, a.ep, b.ep)
 			xs := loads(t, a, b, p)
@@ -258,10 +262,11 @@ func TestContinuesAcrossFailures(t *testing.T) {
 				if made := xs[0].made + xs[1].made; made >= since || rng.IntN(2000) == 0 {
 					which := rng.IntN(3)
 					for i, x := range xs {
-						if which != i {
-							p.fail(x.s)
-							failures++
+						if which == i {
+							continue
 						}
+						p.fail(x.s, moves && rng.IntN(3) == 0)
+						failures++
 					}
 					since = made + uint64(rng.IntN(100))
 				}
@@ -280,6 +285,7 @@ func TestContinuesAcrossFailures(t *testing.T) {
 			xs[1].check()
 			n, _ := a.ep.Outages()
 			require.Positive(t, n)
+			require.Equal(t, moves, a.l.spares.opened() != nil)
 			t.Logf("%d failures, %d connections lost, of %d fetch-adds %d results", failures, n, total/2, xs[0].lost+xs[1].lost)
 		})
 	}
@@ -325,7 +331,7 @@ func TestResumptionThatFails(t *testing.T) {
 			p := newPost(t, a.ep, b.ep)
 			p.lose = c.lose
 			began := time.Now()
-			p.fail(a)
+			p.fail(a, false)
 			w := a.write(b, 8, fabric.FlagSignaled)
 			posts(t, a, w)
 			got := p.gets(t, a, b, 2)
@@ -348,7 +354,7 @@ func TestSlowAnswerIsTaken(t *testing.T) {
 		}
 		return letter
 	}
-	p.fail(a)
+	p.fail(a, false)
 	w := a.write(b, 8, fabric.FlagSignaled)
 	posts(t, a, w)
 	got := p.gets(t, a, b, 1)
@@ -403,7 +409,7 @@ func TestCloseDuringResumption(t *testing.T) {
 		}
 		return letter
 	}
-	p.fail(a)
+	p.fail(a, false)
 	testutil.Eventually(t, testutil.Limit, func() bool {
 		p.poll(a)
 		return len(said) > 0
@@ -481,47 +487,4 @@ func TestAdopt(t *testing.T) {
 	e.again.of(5).packets = maxSpan
 	e.again.theirs.expected = first
 	require.ErrorContains(t, e.again.adopt(), "in flight")
-}
-
-func TestResumeLetterBytes(t *testing.T) {
-	x := resumeLetter{ready: true, round: 0x01020304, expected: 0xabcdef}
-	for i := range x.address {
-		x.address[i] = byte(i)
-	}
-	b := x.append(nil)
-	require.Equal(t, "524d417201010000"+"04030201"+"efcdab00"+
-		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f2021222324252627", hex.EncodeToString(b))
-	y, err := parseResumeLetter(b)
-	require.NoError(t, err)
-	require.Equal(t, x, y)
-	for n := range b {
-		_, err := parseResumeLetter(b[:n])
-		require.ErrorIs(t, err, errBadLetter)
-	}
-	_, err = parseResumeLetter(append(b, 0))
-	require.ErrorIs(t, err, errBadLetter)
-	for at, v := range map[int]byte{0: 'r', 4: 2, 5: 2, 6: 1, 7: 1, 15: 1} {
-		c := slices.Clone(b)
-		c[at] = v
-		_, err := parseResumeLetter(c)
-		require.ErrorIs(t, err, errBadLetter, "byte %d", at)
-	}
-	x.round = 0
-	_, err = parseResumeLetter(x.append(nil))
-	require.ErrorIs(t, err, errBadLetter)
-}
-
-func FuzzParseResumeLetter(f *testing.F) {
-	x := resumeLetter{round: 1}
-	f.Add(x.append(nil))
-	f.Add([]byte(letterMagic))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		x, err := parseResumeLetter(b)
-		if err != nil {
-			require.ErrorIs(t, err, errBadLetter)
-			return
-		}
-		require.Equal(t, b, x.append(nil))
-		require.LessOrEqual(t, x.expected, uint32(psnMask))
-	})
 }

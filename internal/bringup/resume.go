@@ -56,7 +56,7 @@ func (n *Connection) rejoin() {
 // toldLetter handles a letter of the peer's endpoint. It returns false if the peer violates the
 // protocol. Under Dialer.mu.
 func (n *Connection) toldLetter(b []byte) bool {
-	if n.c.own || !n.requested || len(b) > fabric.MaxAddress {
+	if n.c.own || !n.requested || len(b) > fabric.MaxLetter {
 		return false
 	}
 	select {

@@ -49,7 +49,7 @@ func TestLettersOfEndpoints(t *testing.T) {
 	r.n.c.d.mu.Lock()
 	r.n.requested = true
 	r.n.c.d.mu.Unlock()
-	require.False(t, told(string(make([]byte, fabric.MaxAddress+1))))
+	require.False(t, told(string(make([]byte, fabric.MaxLetter+1))))
 	for i := range maxLetters {
 		require.True(t, told(string(rune('a'+i))))
 	}

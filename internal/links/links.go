@@ -45,8 +45,8 @@ type Options struct {
 	Port     int    // ibv: from 1; 0: the first one that is up
 	GIDIndex *int   // ibv: entry of the GID table; nil: chosen by the rules of package verbs
 
-	// Rails are further links of the kind that reaches other hosts: see OpenRail. With any that
-	// this host has, endpoints of tcp resume lost connections, over these as well.
+	// Rails are further links of the kind that reaches other hosts: see OpenRail. With any, endpoints of tcp
+	// and ibv resume lost connections, over these as well.
 	Rails []string
 
 	// LastByteLast: ibv promises that the last word of a write becomes visible last; nil:

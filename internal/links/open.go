@@ -42,7 +42,17 @@ func openTCPRail(o Options, rail bool) (fabric.Link, error) {
 }
 
 func openIBV(o Options) (fabric.Link, error) {
-	l, err := ibv.Open(ibv.Options{Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex, LastByteLast: o.LastByteLast, Guard: o.Guard, Resume: len(o.Rails) > 0})
+	var spares []ibv.Spare
+	for _, where := range o.Rails[:min(len(o.Rails), ibv.MaxSpares)] {
+		s, err := spareOf(where)
+		if err != nil { // it keeps its place: OpenRail says why it is no rail
+			s.Device = where
+		}
+		spares = append(spares, s)
+	}
+	l, err := ibv.Open(ibv.Options{
+		Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex, LastByteLast: o.LastByteLast, Guard: o.Guard, Resume: len(o.Rails) > 0, Spares: spares,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/ibv"
 )
 
 // EnvRails is the variable of Options.Rails.
@@ -36,16 +37,26 @@ func OpenRail(kind, where string, o Options) (fabric.Link, error) {
 		o.Bind = a
 		return openTCPRail(o, true)
 	default:
-		o.Device, o.Port, o.GIDIndex = where, 0, nil
-		if dev, port, ok := strings.Cut(where, ":"); ok {
-			n, err := strconv.ParseUint(port, 10, 8)
-			if err != nil || n == 0 {
-				return nil, fmt.Errorf("%w: %s: %q: want DEVICE[:PORT]", ErrEnvironment, EnvRails, where)
-			}
-			o.Device, o.Port = dev, int(n)
+		s, err := spareOf(where)
+		if err != nil {
+			return nil, err
 		}
+		o.Device, o.Port, o.GIDIndex = s.Device, s.Port, nil
 	}
 	return Open(kind, o)
+}
+
+// spareOf returns the port of an RDMA device that an entry of Options.Rails stands for.
+func spareOf(where string) (ibv.Spare, error) {
+	dev, port, ok := strings.Cut(where, ":")
+	if !ok {
+		return ibv.Spare{Device: where}, nil
+	}
+	n, err := strconv.ParseUint(port, 10, 8)
+	if err != nil || n == 0 {
+		return ibv.Spare{}, fmt.Errorf("%w: %s: %q: want DEVICE[:PORT]", ErrEnvironment, EnvRails, where)
+	}
+	return ibv.Spare{Device: dev, Port: int(n)}, nil
 }
 
 // localAddr returns the address of this host that an address, the prefix of a network, or

@@ -36,7 +36,7 @@ var engineSettings = []Setting{
 	},
 	{
 		Env: "RMA_RAILS", Field: "Rails", Type: Type{Kind: Text}, Else: "none",
-		What:  "further connections with each peer, over which large puts, gets and messages are divided: up to three of the job's kind of link, separated by commas. tcp: an address of this host, a network (`10.1.0.0/16`) or an interface (`eth1`); verbs: `DEVICE` or `DEVICE:PORT`. Over tcp, the loss of the first connection then fails no operation ([rails.md](rails.md))",
+		What:  "further connections with each peer, over which large puts, gets and messages are divided: up to three of the job's kind of link, separated by commas. tcp: an address of this host, a network (`10.1.0.0/16`) or an interface (`eth1`); verbs: `DEVICE` or `DEVICE:PORT`. The loss of the first connection then fails no operation; over verbs atomics can lose their result ([rails.md](rails.md))",
 		Why:   "which adapters and networks are free for a job is the administrator's decision",
 		Where: "internal/links", Since: "0.1",
 	},

@@ -73,7 +73,7 @@ func beginRails(r *round, s jobSpec) *job {
 	ops := append(some(r, r.IntN(3), []string{"swap", "acc", "signal", "recv", "any", "batch"}), "rails")
 	s.Work = work{Ops: ops, Seed: r.Uint64(), Max: 1 << (19 + r.IntN(4))}
 	j := begin(r, s)
-	if j != nil && !settled(r, j, 1) {
+	if j != nil && !settled(r, j) {
 		j.kill()
 		return nil
 	}
@@ -89,7 +89,7 @@ func railsKept(r *round, j *job, back figure) {
 // railsBack waits until all rails are in use again, and checks that nothing has failed. back is the
 // figure of rails that came back, across that of operations meanwhile.
 func railsBack(r *round, j *job, back, across figure) bool {
-	all := settled(r, j, 2)
+	all := settled(r, j)
 	all = noneFailed(r, j, "beside flaps") && all
 	for _, p := range j.procs {
 		for _, e := range p.find(is("back")) {
@@ -102,14 +102,15 @@ func railsBack(r *round, j *job, back, across figure) bool {
 	return all
 }
 
-// settled waits until each rank has all rails, and uses them again; it has asked for that n
-// times. Otherwise it records a fault.
-func settled(r *round, j *job, n int) bool {
+// settled waits until each rank has all rails, and uses them again. Otherwise it records a fault.
+func settled(r *round, j *job) bool {
+	before := map[*proc]int{}
 	for _, p := range j.procs {
+		before[p] = len(p.find(is("settled")))
 		_, _ = fmt.Fprintln(p.in, "settle")
 	}
 	for _, p := range j.procs {
-		if err := p.await(endLimit, n, "all rails are in use", is("settled")); err != nil {
+		if err := p.await(endLimit, before[p]+1, "all rails are in use", is("settled")); err != nil {
 			r.fault("%v", err)
 			for _, p := range j.procs {
 				for _, e := range p.find(is("late")) {

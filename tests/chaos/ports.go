@@ -24,7 +24,8 @@ var killedToError = figure{"death while a queue pair is replaced to error", 0, t
 
 // ports disturbs the ports of RDMA devices with rails between them, rail 0 included, again and again: an
 // interface goes down, packets vanish without a word, or an address is removed, for 50 ms to 3 s each, and
-// all of that also within one operation. Some rounds end with the death of a rank whose queue pair is being
+// all of that also within one operation, and in the end each wire is taken away for longer than a connection
+// waits for it. Some rounds end with the death of a rank whose queue pair is being
 // replaced. Nothing else fails, is lost or doubled, and all rails come back into use.
 func ports(ctx context.Context, r *round) {
 	w, err := findWires()
@@ -49,7 +50,7 @@ func ports(ctx context.Context, r *round) {
 		return
 	}
 	defer j.kill()
-	if !settled(r, j, 1) {
+	if !settled(r, j) {
 		return
 	}
 	kinds := some(r, 4, []string{"down", "silent", "address", "moved"})
@@ -75,6 +76,9 @@ func ports(ctx context.Context, r *round) {
 		if !wait(ctx, time.Duration(r.ExpFloat64()*float64(80*time.Millisecond))) || !noneFailed(r, j, "beside flaps") {
 			return
 		}
+	}
+	if w.pairs() > 1 && !unplug(ctx, r, j, w, 3*timeout) {
+		return
 	}
 	if railsBack(r, j, upToUse, acrossFlap) && (r.quick || r.IntN(3) == 0) {
 		killWhileReplaced(ctx, r, j, w)
@@ -104,6 +108,32 @@ func flap(ctx context.Context, r *round, j *job, w *wires, kind string, length t
 	}
 	w.tell(j, pairs, "up")
 	return going
+}
+
+// unplug takes one wire away for longer than a connection waits for it, and then the other one: rail 0 continues
+// over the other device, and comes back.
+func unplug(ctx context.Context, r *round, j *job, w *wires, length time.Duration) bool {
+	first := r.IntN(2)
+	for _, pair := range []int{first, 1 - first} {
+		if !settled(r, j) {
+			return false
+		}
+		r.count("wires taken away", 1)
+		w.tell(j, []int{pair}, "down")
+		err := w.disturb("down", 2*pair+r.IntN(2), r.IntN(2) == 0)
+		if err == nil && wait(ctx, length) {
+			goOn(r, j.procs, -2)
+		}
+		if err = errors.Join(err, w.restore()); err != nil {
+			r.fault("%v", err)
+			return false
+		}
+		w.tell(j, []int{pair}, "up")
+		if !noneFailed(r, j, "without a wire") {
+			return false
+		}
+	}
+	return true
 }
 
 // killWhileReplaced kills a rank soon after rail 0 is lost.

@@ -1,0 +1,393 @@
+package ibv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/verbs"
+)
+
+// The goroutines of the two sides that make the next connection of an endpoint, in rounds, one for each
+// connection that was lost. A round consists of attempts, most often one. Both sides begin with the port that
+// they use, or the one behind it if nobody answered there; a side that cannot connect over a port, and has
+// another one that is active, goes on to the next attempt, and the other side follows when it hears of it. What
+// the queue pair of the connection before has executed is the same in all attempts of a round. A side that has
+// said that it is ready follows, but does not go on by itself; so both end with the same attempt.
+
+// run is endpoint.Rejoin.
+func (r *resumption) run(ctx context.Context, by *fabric.Courier) error {
+	e := r.e
+	err := r.rejoin(ctx, by)
+	for _, qp := range r.old {
+		err = errors.Join(err, qp.Close())
+	}
+	r.old = nil
+	if err == nil {
+		return nil
+	}
+	by.Own(func() {
+		if e.state.Load() == stSuspended {
+			e.setErr(fmt.Errorf("%w: %w; no other connection: %w", fabric.ErrDown, r.why, err))
+			st := fabric.StatusPeerGone
+			if errors.Is(err, errBadLetter) || errors.Is(err, errBadTally) {
+				st = fabric.StatusRemoteInvalid
+			}
+			e.down(fabric.Completion{Op: fabric.OpDown, Status: st}, 0, false)
+		}
+	})
+	if !errors.Is(err, errEnded) {
+		_ = by.Send(ctx, []byte{})
+	}
+	return fmt.Errorf("ibv endpoint %d: %w", e.id, err)
+}
+
+func (r *resumption) rejoin(ctx context.Context, by *fabric.Courier) error {
+	e := r.e
+	st := stDown
+	by.Own(func() {
+		if e.state.Load() == stConnected && by.Sent() {
+			if e.l.pump(); e.state.Load() == stConnected && e.keeps {
+				suspend(e, errRecalled)
+			}
+		}
+		st = e.state.Load()
+	})
+	switch st {
+	case stConnected:
+		return nil
+	case stSuspended:
+	default:
+		return r.refuse(ctx, by)
+	}
+	ctx, cancel := context.WithTimeout(ctx, resumeTimes*e.opt.PeerTimeout)
+	defer cancel()
+	err := errAgain
+	for errors.Is(err, errAgain) {
+		err = r.turn(ctx, by)
+	}
+	return err
+}
+
+// refuse takes the letters to an endpoint that is down. It returns errEnded if the peer's is as well.
+func (r *resumption) refuse(ctx context.Context, by *fabric.Courier) error {
+	err := errEnded
+	for by.Sent() {
+		b, nerr := by.Next(ctx)
+		if nerr != nil {
+			return nerr
+		}
+		if len(b) > 0 {
+			err = errOver
+		}
+	}
+	return err
+}
+
+// turn makes one connection. It returns errAgain if the other side has lost it already, or this one.
+func (r *resumption) turn(ctx context.Context, by *fabric.Courier) error {
+	if err := r.drain(ctx, by); err != nil {
+		return err
+	}
+	if err := r.own(by, r.stop); err != nil {
+		return err
+	}
+	r.next, r.heard, r.lives, r.adopted = r.port, false, false, false
+	if r.ports > 1 && errors.Is(r.why, fabric.ErrPeerGone) {
+		r.next++ // nobody answers over this port
+	}
+	err := errMoved
+	for errors.Is(err, errMoved) {
+		err = r.attempt(ctx, by)
+	}
+	return err
+}
+
+// attempt is attempt next at the connection. It returns errMoved, and what comes next in next, if there must be
+// another one.
+func (r *resumption) attempt(ctx context.Context, by *fabric.Courier) error {
+	x, names, err := r.choose()
+	if err != nil {
+		return err
+	}
+	if r.heard, r.ready = r.heard && r.next == r.theirs.attempt, false; ctx.Err() != nil {
+		return fmt.Errorf("%w: no port is connected in time", fabric.ErrPeerGone)
+	}
+	if err := r.own(by, func() error { return r.renew(x) }); err != nil {
+		return err
+	}
+	r.mine.ready, r.mine.attempt, r.mine.names = false, r.next, names
+	if err := by.Send(ctx, r.mine.append(nil)); err != nil {
+		return err
+	}
+	if err := r.answered(ctx, by); err != nil {
+		return err
+	}
+	if err := r.hear(ctx, by, &r.heard); err != nil {
+		return err
+	}
+	if err := r.connect(ctx, by); err != nil {
+		return err
+	}
+	if err := r.own(by, r.adopt); err != nil {
+		return err
+	}
+	r.mine.ready, r.mine.names = true, nil
+	if err := by.Send(ctx, r.mine.append(nil)); err != nil {
+		return err
+	}
+	if err := r.hear(ctx, by, &r.ready); err != nil {
+		return err
+	}
+	return r.own(by, r.resume)
+}
+
+// choose moves next to the first attempt, from it on, whose port can be used on this side, and returns the port,
+// nil for the link's own, with the keys of memory there. If there is none, it stays with a port that is open.
+func (r *resumption) choose() (x *spare, names []name, err error) {
+	l := r.e.l
+	from := r.next
+	for ; r.next < from+r.ports; r.next++ {
+		i := r.next % r.ports
+		if i == 0 {
+			if r.ports == 1 || l.active() {
+				return nil, nil, r.bound()
+			}
+			continue
+		}
+		if x, err = l.sparePort(i); err == nil && x.active() {
+			if names, err = x.names(); err == nil {
+				return x, names, r.bound()
+			}
+		}
+		if errors.Is(err, errManyRegions) || errors.Is(err, errUnlike) {
+			r.refused = err
+		}
+	}
+	for r.next = from; r.next%r.ports != 0; {
+		r.next++
+	}
+	return nil, nil, r.bound()
+}
+
+// bound ends attempts without end.
+func (r *resumption) bound() error {
+	if r.next > maxAttempt {
+		return errors.Join(errNoPort, r.refused)
+	}
+	return nil
+}
+
+// elsewhere returns errMoved if another port can be used on this side, and makes it the next one.
+func (r *resumption) elsewhere() error {
+	l := r.e.l
+	for to := r.mine.attempt + 1; to < r.mine.attempt+r.ports; to++ {
+		i := to % r.ports
+		ok := i == 0 && l.active()
+		if i > 0 {
+			x, err := l.sparePort(i)
+			ok = err == nil && x.active()
+		}
+		if ok {
+			r.next = to
+			return errMoved
+		}
+	}
+	return nil
+}
+
+// answered waits for the peer's first letter of this round. A peer that has sent one lives, and may need longer to
+// open another port.
+func (r *resumption) answered(ctx context.Context, by *fabric.Courier) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.patience(), errNoAnswer)
+	defer cancel()
+	return r.hear(ctx, by, &r.lives)
+}
+
+// patience is the time in which the peer must answer the first letter: PeerTimeout, or a quarter of it if the
+// peer was silent for PeerTimeout before.
+func (r *resumption) patience() time.Duration {
+	d := r.e.opt.PeerTimeout
+	if errors.Is(r.why, fabric.ErrPeerGone) {
+		d /= 4
+	}
+	return max(d, minAnswer)
+}
+
+// own runs f as the owner, unless the endpoint has ended.
+func (r *resumption) own(by *fabric.Courier, f func() error) (err error) {
+	by.Own(func() {
+		if r.e.l.pump(); r.e.state.Load() != stSuspended {
+			err = errOver
+			return
+		}
+		err = f()
+	})
+	return err
+}
+
+// hear takes letters until one has come that sets got.
+func (r *resumption) hear(ctx context.Context, by *fabric.Courier, got *bool) error {
+	for !*got {
+		if err := r.take(ctx, by); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes the peer's next letter. It returns errMoved if that is about an attempt to come.
+func (r *resumption) take(ctx context.Context, by *fabric.Courier) error {
+	b, err := by.Next(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	case len(b) == 0:
+		return errEnded
+	}
+	x, err := parseResumeLetter(b)
+	if err != nil {
+		return err
+	}
+	if x.round != r.round || r.adopted && x.expected != r.theirs.expected || r.ports == 1 && x.attempt != 0 {
+		return errBadLetter
+	}
+	r.lives = true
+	switch {
+	case x.attempt < r.mine.attempt: // given up since
+		return nil
+	case x.attempt > r.mine.attempt && !x.ready:
+		r.theirs, r.heard, r.next = x, true, x.attempt
+		return errMoved
+	case x.attempt > r.mine.attempt || x.ready != r.heard || r.ready:
+		return errBadLetter
+	case x.ready:
+		if x.expected != r.theirs.expected || x.address != r.theirs.address {
+			return errBadLetter
+		}
+		r.ready = true
+		return nil
+	}
+	r.theirs, r.heard = x, true
+	return nil
+}
+
+// drain waits until the device has flushed the markers: it has processed no packet after that, so that the
+// one that the queue pair expects is known.
+func (r *resumption) drain(ctx context.Context, by *fabric.Courier) error {
+	for ; ; time.Sleep(pause) {
+		left := 0
+		if err := r.own(by, func() error { left = r.marks; return nil }); err != nil || left == 0 {
+			return err
+		}
+		if left < 0 || ctx.Err() != nil {
+			return errUndrained
+		}
+	}
+}
+
+// stop begins a round with what the queue pair, which is stopped and drained, has executed.
+func (r *resumption) stop() error {
+	psn, err := expected(r.e.qp)
+	if err != nil {
+		return err
+	}
+	if r.deaf {
+		psn, r.deaf = r.first, false
+	}
+	r.round++
+	r.mine = resumeLetter{round: r.round, expected: psn}
+	return nil
+}
+
+// renew replaces the queue pair by one of port x, the link's own if it is nil.
+func (r *resumption) renew(x *spare) error {
+	e := r.e
+	l := e.l
+	at, moves := &l.adapter, x != e.over
+	if x != nil {
+		at = &x.adapter
+	}
+	if moves && x != nil {
+		if err := at.enter(e.room); err != nil {
+			return err
+		}
+	}
+	qp, err := at.createQP(e.queue, e.recvs)
+	if err != nil {
+		if moves && x != nil {
+			at.leave(e.room)
+		}
+		return err
+	}
+	if moves && e.over != nil {
+		e.over.leave(e.room)
+	}
+	e.mu.Lock()
+	r.old = append(r.old, e.qp)
+	e.qp, e.over, e.psn = qp, x, rand.Uint32()&psnMask
+	e.mu.Unlock()
+	l.mu.Lock()
+	retag(e)
+	l.mu.Unlock()
+	e.mail.empty()
+	e.recvsUsed = e.recvs
+	if err := e.postRecvs(l.rwrs[:]); err != nil {
+		return err
+	}
+	waiting := l.q.Len() // of the queue pair before; another one's may come
+	l.q.Reserve(waiting)
+	l.giveBack += waiting
+	r.renewed, r.failed, r.deaf = true, false, false
+	r.mine.address = [addrSize]byte(e.Address())
+	return nil
+}
+
+// connect connects the queue pair with the peer's, as soon as there is a route.
+func (r *resumption) connect(ctx context.Context, by *fabric.Courier) error {
+	e := r.e
+	a, err := accept(e, r.theirs.address[:])
+	if err != nil {
+		return fmt.Errorf("%w: %w", errBadLetter, err)
+	}
+	if min(a.mtu, e.at().mtu) < r.mtu {
+		return fmt.Errorf("%w: path MTU %v", errBadLetter, a.mtu)
+	}
+	for {
+		e.mu.Lock()
+		if e.state.Load() != stSuspended {
+			e.mu.Unlock()
+			return errOver
+		}
+		attr, err := ready(e, &a, r.mtu)
+		st, qerr := e.qp.State()
+		e.mu.Unlock()
+		if err != nil && qerr == nil && st != verbs.StateInit { // it has failed already: the next one is needed
+			return r.own(by, func() error {
+				r.failed, r.deaf, r.first = true, attr == nil, a.psn
+				return nil
+			})
+		}
+		if err == nil {
+			return nil
+		}
+		if merr := r.elsewhere(); merr != nil {
+			return merr
+		}
+		if by.Sent() {
+			if err := r.take(ctx, by); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", fabric.ErrPeerGone, err)
+		case <-time.After(readyPause):
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package ibv
+
+import (
+	"encoding/hex"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestResumeLetterBytes(t *testing.T) {
+	x := resumeLetter{ready: true, attempt: 5, round: 0x01020304, expected: 0xabcdef, names: []name{{0x11121314, 0x21222324}}}
+	for i := range x.address {
+		x.address[i] = byte(i)
+	}
+	b := x.append(nil)
+	require.Equal(t, "524d417202010500"+"04030201"+"efcdab00"+
+		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f2021222324252627"+"1413121124232221", hex.EncodeToString(b))
+	y, err := parseResumeLetter(b)
+	require.NoError(t, err)
+	require.Equal(t, x, y)
+	for n := range b {
+		if n == resumeSize {
+			continue
+		}
+		_, err := parseResumeLetter(b[:n])
+		require.ErrorIs(t, err, errBadLetter)
+	}
+	_, err = parseResumeLetter(append(b, 0))
+	require.ErrorIs(t, err, errBadLetter)
+	for at, v := range map[int]byte{0: 'r', 4: 1, 5: 2, 6: maxAttempt + 1, 7: 1, 15: 1} {
+		c := slices.Clone(b)
+		c[at] = v
+		_, err := parseResumeLetter(c)
+		require.ErrorIs(t, err, errBadLetter, "byte %d", at)
+	}
+	x.round = 0
+	_, err = parseResumeLetter(x.append(nil))
+	require.ErrorIs(t, err, errBadLetter)
+}
+
+func FuzzParseResumeLetter(f *testing.F) {
+	x := resumeLetter{round: 1}
+	f.Add(x.append(nil))
+	x.names = []name{{1, 2}, {3, 4}}
+	f.Add(x.append(nil))
+	f.Add([]byte(letterMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x, err := parseResumeLetter(b)
+		if err != nil {
+			require.ErrorIs(t, err, errBadLetter)
+			return
+		}
+		require.Equal(t, b, x.append(nil))
+		require.LessOrEqual(t, x.expected, uint32(psnMask))
+	})
+}
