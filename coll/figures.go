@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -22,14 +23,15 @@ type figures struct {
 
 // costs are those of one message of 2^i bytes on a path, and of local work on as many, in ns.
 type costs struct {
-	Sender   [figureSizes]float64 // work of the sender
+	Fetch    float64              // bytes from which data behind its header is fetched
+	Sender   [figureSizes]float64 // work of the sender, of data that is fetched if it is longer than inlineMax
 	Latency  [figureSizes]float64 // from the end of that work until the receiver can begin
 	Receiver [figureSizes]float64 // work of the receiver
 	Out      [figureSizes]float64 // time for which the sender's link is occupied while the receiver works
 	Copy     [figureSizes]float64
 	Fold     [figureSizes]float64 // a reduction
-	Give     [figureSizes]float64 // work of the sender for data of a reduction, of at most foldMax bytes
-	Take     [figureSizes]float64 // work of its receiver, besides the reduction
+	Give     [figureSizes]float64 // work of the sender for longer data that comes through a ring
+	Take     [figureSizes]float64 // work of its receiver, besides a copy or reduction
 	Read     [figureSizes]float64 // a copy of the memory of another rank's call
 }
 
@@ -39,13 +41,14 @@ func (c *costs) all() []*[figureSizes]float64 {
 }
 
 // costNumbers is the number of numbers in costs.
-const costNumbers = 9 * figureSizes
+const costNumbers = 9*figureSizes + 1
 
 // put writes c to numbers, as it is sent.
 func (c *costs) put(numbers []float64) {
 	for i, t := range c.all() {
 		copy(numbers[i*figureSizes:], t[:])
 	}
+	numbers[costNumbers-1] = c.Fetch
 }
 
 // maxFigure bounds the numbers of costs, in ns: a year.
@@ -61,6 +64,7 @@ func (c *costs) parse(numbers []float64) bool {
 	for i, t := range c.all() {
 		copy(t[:], numbers[i*figureSizes:])
 	}
+	c.Fetch = numbers[costNumbers-1]
 	return true
 }
 
@@ -115,8 +119,8 @@ func (c *costs) lines(n int) float64 {
 const slicesFrom, bothCopy = 256 << 10, 0.65
 
 // figuresOf derives figures from the parameters of a path, by the formulas of the modes that
-// messages of operations use: eager up to inlineMax, and up to foldMax for data of reductions,
-// rendezvous behind a header above. maps
+// messages of operations use: eager up to inlineMax, and up to foldMax for data of reductions; above,
+// behind a header, what the model chooses. maps
 // says that the receiver's processor copies from the sender's memory, which is the
 // application's own: the link has not allocated it, and reads it by that much longer.
 //
@@ -128,7 +132,7 @@ func figuresOf(p *logp.Params, maps bool, m memoryRates) *figures {
 
 // costsOf is figuresOf for one of several paths.
 func costsOf(p *logp.Params, maps bool, m memoryRates) *costs {
-	f := &costs{}
+	f := &costs{Fetch: fetchFrom(p)}
 	post := p.CPU.A + p.CPU.B
 	for i := range figureSizes {
 		n := int64(1) << i
@@ -163,6 +167,42 @@ func costsOf(p *logp.Params, maps bool, m memoryRates) *costs {
 		f.Receiver[i] = 2*messageWork + 2*p.Or.At(headerSize) + post + move
 	}
 	return f
+}
+
+// fetchFrom returns the size from which the model has data fetched that follows its header, in bytes,
+// to the precision of powers of two; maxFigure if it never does. Header and data are sent one after the
+// other, each alone.
+func fetchFrom(p *logp.Params) float64 {
+	pl, err := logp.NewPlanner(p, nil)
+	if err != nil {
+		return inlineMax + 1
+	}
+	b := logp.Batch{Limits: message.CommonLimits(), Messages: make([]logp.Message, 1)}
+	for n := int64(2 * inlineMax); n < 1<<figureSizes; n *= 2 {
+		b.Messages[0] = logp.Message{Size: n, Flags: logp.DestRegistered}
+		if plan, err := pl.Plan(&b); err != nil || plan.Modes().Has(logp.Scatter) {
+			return float64(n)
+		}
+	}
+	return maxFigure
+}
+
+// messageCost is what a message takes, in ns.
+type messageCost struct {
+	send, latency, receive float64
+	fetched                bool // by the receiver; the sender waits until it has
+}
+
+// message returns the cost of a message of n bytes of data, which is in one piece with its header or
+// follows it. What is longer than inlineMax and in one piece is reduced, at a cost of its own.
+func (c *costs) message(n int, inline bool) messageCost {
+	switch {
+	case n <= inlineMax || !inline && float64(n) >= c.Fetch:
+		return messageCost{at(&c.Sender, n), at(&c.Latency, n), at(&c.Receiver, n), !inline}
+	case inline:
+		return messageCost{at(&c.Give, n), at(&c.Latency, n), at(&c.Take, n), false}
+	}
+	return messageCost{c.Sender[0] + at(&c.Give, n), c.Latency[0], c.Receiver[0] + at(&c.Take, n) + at(&c.Copy, n), false}
 }
 
 // at interpolates between the sizes of figures.

@@ -20,14 +20,29 @@ type estimate struct {
 func (f *figures) estimates(c call, as []algorithm, p, n int) []estimate {
 	var es []estimate
 	for _, alg := range as {
-		if alg == algCirculant && (f.takeTurns(p) || circulantDivision(p, n*int(c.size)) == 1) {
-			continue // ranks are not busy in every round, or the rounds are those of a binomial tree
+		if f.idles(alg, p, n*int(c.size)) || alg == algCirculant && circulantDivision(p, n*int(c.size)) == 1 {
+			continue // or the rounds are those of a binomial tree
 		}
 		c.alg = alg
 		es = append(es, estimate{alg, f.estimate(c, p, n)})
 	}
 	slices.SortStableFunc(es, func(a, b estimate) int { return cmp.Compare(a.ns, b.ns) })
 	return es
+}
+
+// idles reports whether an algorithm by many rounds, of data of n bytes by p ranks, is excluded because ranks
+// that take turns on their processors are not busy in every round, which is not predicted. Of the rounds of a scatter that is so if its blocks
+// come through the ring, whose senders wait for nobody; two ranks exchange one message of a chain.
+func (f *figures) idles(alg algorithm, p, n int) bool {
+	switch near := f.hosts == nil; {
+	case !f.takeTurns(p):
+		return false
+	case alg == algScatter:
+		return near && float64(n/p) < f.Fetch
+	case alg == algChain:
+		return near
+	}
+	return alg == algCirculant
 }
 
 // packGain is the predicted gain from which blocks are packed: with less, 8 and 16 ranks on two processors were slower, of

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/sampling"
@@ -70,7 +71,7 @@ func TestPredict(t *testing.T) {
 		if link == "shm" { // each receiver copies for itself: the root is no bottleneck
 			require.Contains(t, first("bcast", 64<<20), "nomial")
 		} else {
-			require.Equal(t, "circulant", first("bcast", 64<<20), link)
+			require.Equal(t, "circulant", first("bcast", 4<<20), link)
 		}
 		require.NotEqual(t, "dissemination", first("alltoall", 1<<20), link)
 		if link != "shm" {
@@ -177,7 +178,9 @@ func TestPredictSharedProcessors(t *testing.T) {
 		f.procs = procs
 		c, err := callOf("bcast", 64<<20, 16)
 		require.NoError(t, err)
-		require.Equal(t, circulant, f.predictions(c, 16, 64<<20)[0].Algorithm == "circulant")
+		ps := f.predictions(c, 16, 64<<20)
+		require.Equal(t, circulant, ps[0].Algorithm == "circulant")
+		require.Equal(t, circulant, slices.ContainsFunc(ps, func(p Prediction) bool { return p.Algorithm == "chain" }))
 	}
 	for _, n := range []int{8, 4 << 10} {
 		for op, rounds := range map[string]string{"barrier": "dissemination", "allreduce": "doubling"} {
@@ -251,10 +254,50 @@ func TestPredictHosts(t *testing.T) {
 		require.Equal(t, "linear", on(8, 48), op)
 		require.Equal(t, "linear", on(recordMax+1, 6), op)
 	}
+	far.Ls, far.Lh, far.CPU.A = 1e6, 1e6, 50e3 // records of 8 ranks come through the ring, and wait for the link once
+	f := figuresOf(&far, false, memoryRates{})
+	f.hosts, f.near = divide([]int{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}), costsOf(&near, true, memoryRates{})
+	for _, k := range []kind{kindScatterv, kindAlltoallv} {
+		require.Equal(t, answer{algHierarchy, k.records()}, f.packing(call{kind: k, size: 1}, 16), "%v", k)
+	}
 	_, err := PredictHosts(&near, true, &far, "bcast", 8, 4, 5)
 	require.ErrorIs(t, err, ErrInvalid)
 	_, err = PredictHosts(&near, true, &far, "bcast", 8, 4, 0)
 	require.ErrorIs(t, err, ErrInvalid)
+}
+
+// Data that follows its header is fetched from the size on that the prediction takes it to be, to a
+// factor of two, and the prediction takes its way.
+func TestPredictFetched(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	for _, link := range []string{"shm", "tcp"} {
+		es := job(t, 2, link)
+		ts := worlds(t, es)
+		each(t, ts, func(_ int, team *Team) error { return Allreduce(ctx, team, nil, []int64{1}, Sum) })
+		p := rma.ParamsOf(es[0].Peer(1))
+		f := costsOf(&p, link == "shm", memoryRates{})
+		for _, n := range []int{int(f.Fetch) / 2, 2 * int(f.Fetch)} {
+			require.Equal(t, n > int(f.Fetch), f.message(n, false).fetched)
+			const calls = 20
+			before := es[0].Stats().Messages
+			each(t, ts, func(_ int, team *Team) error {
+				if err := team.Force("bcast=binomial"); err != nil {
+					return err
+				}
+				buf := make([]byte, n)
+				for range calls {
+					if err := Bcast(ctx, team, 0, buf); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			after := es[0].Stats().Messages
+			fetched := after.Fetched + after.Written - before.Fetched - before.Written
+			require.Equal(t, n > int(f.Fetch), fetched >= calls, "%s, %d bytes: %d fetched", link, n, fetched)
+			require.True(t, n > int(f.Fetch) || fetched == 0, "%s, %d bytes: %d fetched", link, n, fetched)
+		}
+	}
 }
 
 // Large messages from a host to another take turns, whichever ranks send and receive them; within a

@@ -99,25 +99,28 @@ func (s *simulation) done(rank, step int32, ns float64) {
 // send performs a step that sends: a small message is done when it is posted, a large one with
 // the step that receives it.
 func (s *simulation) send(m moment, st *step) {
-	path, flags := s.path(m.rank, st.peer), s.ranks[m.rank].flags
-	work, inline := &path.Sender, st.inline(st.from.n)
-	if inline && st.from.n > inlineMax {
-		work = &path.Give
-	}
+	path, inline := s.path(m.rank, st.peer), st.inline(st.from.n)
+	cost := path.message(st.from.n, inline)
 	cpu := s.procs[m.rank]
 	cpu.take(m.rank, m.ns, false)
-	if cpu.free += at(work, st.from.n); flags {
+	if cpu.free += cost.send; s.ranks[m.rank].flags {
 		cpu.free += lineWork - messageWork
+	}
+	sent := cpu.free
+	if !inline && !cost.fetched {
+		out, in := s.links.between(m.rank, st.peer)
+		sent = max(sent, max(*out, *in)+at(&path.Out, st.from.n))
+		*out, *in = sent, sent
 	}
 	to := s.ranks[st.peer].find(int(m.rank), st.slot)
 	me, peer := &s.states[m.rank], &s.states[st.peer]
-	peer.came[to] = cpu.free + at(&path.Latency, st.from.n)
+	peer.came[to] = sent + cost.latency
 	peer.from[to] = m.step
 	me.dirty[m.step] = slices.ContainsFunc(me.wrote, st.from.meets)
 	if !math.IsNaN(peer.open[to]) {
 		s.begin(max(peer.open[to], peer.came[to]), st.peer, to)
 	}
-	if inline {
+	if !cost.fetched {
 		s.done(m.rank, m.step, cpu.free)
 	}
 }
@@ -139,21 +142,18 @@ func (s *simulation) receive(m moment, st *step) {
 	cpu := s.procs[m.rank]
 	cpu.take(m.rank, m.ns, !flags)
 	start := cpu.free
-	work, inline := &path.Receiver, st.inline(st.to.n)
-	if inline && st.to.n > inlineMax {
-		work = &path.Take
-	}
-	if !inline {
+	cost := path.message(st.to.n, st.inline(st.to.n))
+	if cost.fetched {
 		out, in := s.links.between(st.peer, m.rank)
 		start = max(start, *out, *in)
 		*out = start + at(&path.Out, st.to.n)
 		*in = *out
 	}
-	took := at(work, st.to.n)
-	if s.apart && (inline || s.states[st.peer].dirty[me.from[m.step]]) {
+	took := cost.receive
+	if s.apart && (!cost.fetched || s.states[st.peer].dirty[me.from[m.step]]) {
 		took += path.lines(st.to.n)
 	}
-	if s.apart && !inline && st.to.n >= slicesFrom {
+	if s.apart && cost.fetched && st.to.n >= slicesFrom {
 		took *= bothCopy
 		sender := s.procs[st.peer]
 		start = max(start, sender.free)
@@ -166,7 +166,7 @@ func (s *simulation) receive(m moment, st *step) {
 	if st.kind == stepTake {
 		cpu.free += at(&s.local().Fold, st.to.n)
 	}
-	if !inline {
+	if cost.fetched {
 		s.done(st.peer, me.from[m.step], cpu.free+at(&path.Latency, 1))
 	}
 	s.done(m.rank, m.step, cpu.free)

@@ -9,6 +9,7 @@ import (
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/rdv"
 	"github.com/seed33544411/rma/sampling"
+	"github.com/seed33544411/rma/scatter"
 )
 
 // Options configures one channel. The zero value is usable.
@@ -98,7 +99,17 @@ type Options struct {
 	clock func() int64 // ns, for tests; nil: cycles
 }
 
-const defaultUnexpected = 1 << 20
+const (
+	defaultUnexpected = 1 << 20
+	defaultSegments   = 64 // of a descriptor
+)
+
+// slack is more than the header and tags of a gather of one message take, in bytes.
+const slack = 64
+
+// wireLimits are the limits that depend on the wire formats alone. A segment is a size of two
+// bytes and a tag of one, with consecutive numbers.
+var wireLimits = logp.Limits{Header: 16, Segment: 3, DescSegment: scatter.MessageSize + scatter.RegionSize, ReadRequest: 28}
 
 // effective returns o with defaults filled in, for a link of that name.
 func (o Options) effective(link string) Options {
@@ -125,8 +136,8 @@ func (o Options) effective(link string) Options {
 	if o.Rendezvous.Transfers == 0 {
 		o.Rendezvous.Transfers, o.Rendezvous.Window = 2048, 16
 	}
-	o.Rendezvous.Messages = cmp.Or(o.Rendezvous.Messages, 64)
-	o.Rendezvous.Regions = cmp.Or(o.Rendezvous.Regions, 64)
+	o.Rendezvous.Messages = cmp.Or(o.Rendezvous.Messages, defaultSegments)
+	o.Rendezvous.Regions = cmp.Or(o.Rendezvous.Regions, defaultSegments)
 	o.Rendezvous.Ring.Depth = cmp.Or(o.Rendezvous.Ring.Depth, o.Ring.Depth)
 	o.Rendezvous.Rails = o.Rails != nil
 	if o.Params == nil {

@@ -261,3 +261,12 @@ func TestGatheredAgain(t *testing.T) {
 		}
 	}
 }
+
+// The limits that are known before there is a channel are those of one with a ring of that size.
+func TestCommonLimits(t *testing.T) {
+	t.Parallel()
+	a, _ := pair(t, simLinks(sim.Options{}), 1<<20, Options{}, Options{})
+	got, want := CommonLimits(), a.ch.Limits()
+	want.EagerInPlace, want.GatherCopy, want.MaxSGE = 0, 0, 0 // of registered memory
+	require.Equal(t, want, got)
+}

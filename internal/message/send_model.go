@@ -11,7 +11,6 @@ import (
 	"github.com/seed33544411/rma/gather"
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/rdv"
-	"github.com/seed33544411/rma/scatter"
 )
 
 // model is the cost model of a sender: the planner, its limits from the link, the wire
@@ -45,27 +44,20 @@ const leastAdvertised = 1 << 10
 func (m *model) limit(peer rdv.Setup, most gather.Limits, threshold int) {
 	caps := m.link.Caps()
 	window, credit, block := m.ring.Window()
-	const (
-		perSegment = 3  // size of two bytes, tag of one, consecutive numbers
-		slack      = 64 // header and tags of a gather of one message are shorter
-	)
 	if m.inPlace = threshold; threshold < 0 || m.ring.MaxInPlace() == 0 {
 		m.inPlace = math.MaxInt
 	}
-	m.limits = logp.Limits{
-		EagerMax:     int64(m.ring.MaxPayload(flowctl.Data, true)),
-		EagerInPlace: min(int64(m.inPlace), logp.MaxSize),
-		EagerBlock:   int64(block),
-		Ring:         int64(window),
-		Credit:       int64(credit),
-		GatherMax:    max(int64(most.Bytes)-slack, 0),
-		GatherCopy:   min(int64(m.inPlace)-1, logp.MaxSize),
-		MaxSGE:       int32(min(caps.MaxSGE, most.InPlace+1)),
-		ScatterSegs:  int32(min(int(peer.Messages), int(peer.Regions), m.opt.Rendezvous.Messages, m.opt.Rendezvous.Regions)),
-		Header:       16, Segment: perSegment,
-		DescSegment: scatter.MessageSize + scatter.RegionSize, ReadRequest: 28,
-		Cursor: m.ring.Mode() == eager.ModeCursor,
-	}
+	m.limits = wireLimits
+	m.limits.EagerMax = int64(m.ring.MaxPayload(flowctl.Data, true))
+	m.limits.EagerInPlace = min(int64(m.inPlace), logp.MaxSize)
+	m.limits.EagerBlock = int64(block)
+	m.limits.Ring = int64(window)
+	m.limits.Credit = int64(credit)
+	m.limits.GatherMax = max(int64(most.Bytes)-slack, 0)
+	m.limits.GatherCopy = min(int64(m.inPlace)-1, logp.MaxSize)
+	m.limits.MaxSGE = int32(min(caps.MaxSGE, most.InPlace+1))
+	m.limits.ScatterSegs = int32(min(int(peer.Messages), int(peer.Regions), m.opt.Rendezvous.Messages, m.opt.Rendezvous.Regions))
+	m.limits.Cursor = m.ring.Mode() == eager.ModeCursor
 }
 
 // inPlaceFrom is the default of Options.InPlace. Over tcp a request with memory in place

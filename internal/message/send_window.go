@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/flowctl"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -48,6 +49,20 @@ type window struct {
 	trip  time.Duration // of credit; 0: the path is not far
 	head  uint64        // position in the ring at since, when it was full
 	since time.Time
+}
+
+// CommonLimits returns the limits of a channel whose peer has a ring of commonRing, for messages in
+// memory that is not registered: what is known before there is a channel. Rings of far paths may be
+// larger.
+func CommonLimits() logp.Limits {
+	const block, trailer, meta = 8192, 8, 8 // a gather has no meta
+	g := flowctl.DefaultGeometry(commonRing / block)
+	l := wireLimits
+	l.EagerBlock, l.Ring, l.Credit = block, int64(g.Blocks-g.Control)*block, int64(g.Every)*block
+	l.EagerMax = int64(g.MaxRun()*block) - trailer - meta
+	l.GatherMax = int64(g.MaxRun()*block) - trailer - slack
+	l.ScatterSegs = defaultSegments
+	return l
 }
 
 // follow adapts the bounds to the parameters of the path. Rings have most bytes at most.
