@@ -244,9 +244,13 @@ func Run(ctx context.Context, eng *rma.Engine, req Request, emit func(Result) er
 var copies = map[string]int{"shm": 1, "tcp": 2}
 
 func (p *pair) overlap(ctx context.Context, req *Request, round int, emit func(Result) error) error {
+	cpus, err := p.processors(ctx)
+	if err != nil {
+		return err
+	}
 	for _, op := range req.Ops {
 		for _, size := range req.Sizes {
-			if err := p.overlapOf(ctx, req, op, size, round, emit); err != nil {
+			if err := p.overlapOf(ctx, req, op, size, round, cpus, emit); err != nil {
 				return fmt.Errorf("%s of %d bytes: %w", op, size, err)
 			}
 		}
@@ -254,8 +258,8 @@ func (p *pair) overlap(ctx context.Context, req *Request, round int, emit func(R
 	return nil
 }
 
-// overlapOf measures one operation with all kinds of computation.
-func (p *pair) overlapOf(ctx context.Context, req *Request, op string, size, round int, emit func(Result) error) (err error) {
+// overlapOf measures one operation with all kinds of computation. The ranks have cpus processors.
+func (p *pair) overlapOf(ctx context.Context, req *Request, op string, size, round, cpus int, emit func(Result) error) (err error) {
 	win, err := p.eng.Window(ctx, size)
 	if err != nil {
 		return err
@@ -304,7 +308,7 @@ func (p *pair) overlapOf(ctx context.Context, req *Request, op string, size, rou
 				return err
 			}
 			r := Result{Round: round, Op: op, Size: size, Who: who, Factor: factor, Samples: m}
-			r.fill(c, bench.Median(computing), bench.Median(both), copying)
+			r.fill(c, bench.Median(computing), bench.Median(both), copying, cpus)
 			if err := emit(r); err != nil {
 				return err
 			}
@@ -342,16 +346,16 @@ func (p *pair) count(ctx context.Context, d time.Duration, f func() error) (int,
 // Derive sets the times, in µs, and computes the derived figures, for another library whose
 // link copies as often as this one's.
 func (r *Result) Derive(comm, compute, total float64) {
-	r.fill(comm*1e3, compute*1e3, total*1e3, float64(copies[r.Fabric])*float64(copyTime(r.Size)))
+	r.fill(comm*1e3, compute*1e3, total*1e3, float64(copies[r.Fabric])*float64(copyTime(r.Size)), runtime.NumCPU())
 }
 
-// fill computes the derived figures. All times are in ns.
-func (r *Result) fill(comm, compute, total, copying float64) {
+// fill computes the derived figures. All times are in ns; both ranks together have cpus processors.
+func (r *Result) fill(comm, compute, total, copying float64, cpus int) {
 	serial, ranks := comm+compute, 1.0
 	if r.Who == "both" {
 		ranks = 2
 	}
-	least := max(comm, compute, (ranks*compute+copying)/float64(min(runtime.NumCPU(), 2)))
+	least := max(comm, compute, (ranks*compute+copying)/float64(min(cpus, 2)))
 	r.Comm, r.Compute, r.Total = comm/1e3, compute/1e3, total/1e3
 	r.Ratio, r.Bound = total/serial, min(least/serial, 1)
 	r.IMB = 100 * (serial - total) / min(comm, compute)

@@ -89,16 +89,21 @@ func TestRun(t *testing.T) {
 
 func TestFill(t *testing.T) {
 	r := Result{Who: "sender"}
-	r.fill(1000, 2000, 2400, 0)
+	r.fill(1000, 2000, 2400, 0, 4)
 	require.InDelta(t, 0.8, r.Ratio, 1e-9)
 	require.InDelta(t, 60, r.IMB, 1e-9) // 600 of 1000 are hidden
 	require.InDelta(t, 2./3, r.Bound, 1e-9)
-	r.fill(1000, 1000, 1000, 0)
+	r.fill(1000, 1000, 1000, 0, 2)
 	require.InDelta(t, 0.5, r.Ratio, 1e-9)
 	require.InDelta(t, 100, r.IMB, 1e-9)
-	r.fill(1000, 1000, 2000, 4000) // the copies alone take both processors as long as that
+	r.fill(1000, 1000, 2000, 4000, 2) // the copies alone take both processors as long as that
 	require.InDelta(t, 1, r.Bound, 1e-9)
 	require.Zero(t, r.IMB)
+	r.Who = "both"
+	r.fill(1000, 1000, 1000, 0, 1) // one processor computes for both
+	require.InDelta(t, 1, r.Bound, 1e-9)
+	r.fill(1000, 1000, 1000, 0, 2)
+	require.InDelta(t, 0.5, r.Bound, 1e-9)
 }
 
 func TestCheck(t *testing.T) {

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/links"
 )
 
 // ErrRequest reports a request that cannot be measured.
@@ -57,6 +59,20 @@ func share[T any](ctx context.Context, p *pair, v T) (T, error) {
 		return v, err
 	}
 	return theirs, err
+}
+
+// processors returns the number of processors that the hosts of both ranks have.
+func (p *pair) processors(ctx context.Context) (int, error) {
+	type host struct {
+		ID   string
+		CPUs int
+	}
+	mine := host{links.HostID(), runtime.NumCPU()}
+	theirs, err := swap(ctx, p, mine)
+	if theirs.ID != mine.ID {
+		return mine.CPUs + theirs.CPUs, err
+	}
+	return mine.CPUs, err
 }
 
 // series runs n iterations of f on this rank, each after a barrier. It returns, on both
