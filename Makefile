@@ -45,7 +45,7 @@ REQUIRED = RMA_REQUIRE_RDMA=$(RMA_REQUIRE_RDMA) RMA_REQUIRE_LAUNCHERS=$(RMA_REQU
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps fresh test abi unit debug bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf numa zoo rails launchers chaos suites clean help
+.PHONY: build deps fresh test abi unit debug bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf numa zoo rails overlap launchers chaos suites clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -188,6 +188,10 @@ zoo: ## the link's tests on SoftRoCE with limits and habits of other adapters (V
 # OUT is where rails.jsonl goes. ARGS="-ratios 1:4 -sum 16M" and others: tests/softroce/run -h with SOFTROCE_CMD=rails.
 rails: ## puts, gets and messages over two shaped networks beside each alone (VM=uml for measurements, qemu; OUT=out ARGS=...)
 	@$(call SOFTROCE,rails) -vm $(VM) -out $(OUT) $(ARGS)
+
+# OUT is where overlap.jsonl goes. ARGS="-rate 16M -sizes 1M -ratios 1,2" and others: tests/softroce/run -h with SOFTROCE_CMD=overlap.
+overlap: ## transfers beside computation between two guests on a slow wire (VM=uml for measurements, qemu; OUT=out ARGS=...)
+	@$(call SOFTROCE,overlap) -vm $(VM) -out $(OUT) $(ARGS)
 
 bench: ## latency, bandwidth and rate of every link; report with plots in out/
 	@sets="cgo verbs"; vm=; if ! ls /sys/class/infiniband/* >/dev/null 2>&1; then sets="cgo verbs common qemu"; vm=1; fi; \

@@ -20,6 +20,7 @@ const usage = `softroce runs programs on real SoftRoCE, in a virtual machine if 
   softroce suite [flags] [packages...]        build and run the project's device tests
   softroce zoo [flags]                        the link's tests on devices like other adapters
   softroce rails [flags]                      puts and gets over two shaped networks
+  softroce overlap [flags]                    transfers beside computation, between two guests
   softroce perftest [flags]                   Debian's perftest beside rmabench, in one boot
   softroce build -vm qemu|uml                 download or build the kernel now
   softroce doctor                             show what works here and what is missing
@@ -76,6 +77,8 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		return cmdZoo(ctx, args)
 	case "rails":
 		return cmdRails(ctx, args)
+	case "overlap":
+		return cmdOverlap(ctx, args)
 	case "perftest":
 		return cmdPerf(ctx, args)
 	case insidePerf:

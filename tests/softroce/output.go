@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -95,4 +96,31 @@ func tailOf(path string, n int) string {
 		return ""
 	}
 	return fmt.Sprintf("--- end of %s\n%s\n", filepath.Base(path), lastLines(string(b), n))
+}
+
+// resultLines passes output on and keeps the lines that are results in JSON, without the prefix of
+// a guest.
+type resultLines struct {
+	out   io.Writer
+	rest  string
+	lines []string
+}
+
+func (r *resultLines) Write(b []byte) (int, error) {
+	all := strings.SplitAfter(r.rest+string(b), "\n")
+	r.rest = all[len(all)-1]
+	for _, l := range all[:len(all)-1] {
+		if l = strings.TrimPrefix(l, "0| "); strings.HasPrefix(l, "{") {
+			r.lines = append(r.lines, l)
+		}
+	}
+	return r.out.Write(b)
+}
+
+// write writes the results to a file in dir; "" is none.
+func (r *resultLines) write(dir, name string) error {
+	if dir == "" {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(dir, name), []byte(strings.Join(r.lines, "")), 0o644)
 }

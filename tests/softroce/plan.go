@@ -52,7 +52,7 @@ type Step struct {
 	Dir     string   // "" means the plan's
 	Env     []string // added to the plan's
 	Netem   string   // "" means the plan's
-	Rates   []int64  // of the pairs of the topology rails, in bytes a second; nil: as before
+	Rates   []int64  // of the wires of rails or guests, in bytes a second; nil: as before
 	Timeout time.Duration
 }
 

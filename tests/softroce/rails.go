@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,41 +50,43 @@ func cmdRails(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	_, code, err := runBench(ctx, o.Options, "rails.jsonl", o.steps)
+	return code, err
+}
+
+// runBench builds rmabench, runs the steps that use it in one boot, and returns the results, which
+// it also writes to a file of that name in the output directory.
+func runBench(ctx context.Context, o Options, file string, steps func(bench string) ([]Step, error)) (lines []string, code int, err error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
-		return harnessFailure, err
+		return nil, harnessFailure, err
 	}
-	s, bin, remove, err := openBuilding(ctx, o.Options)
+	s, bin, remove, err := openBuilding(ctx, o)
 	if err != nil {
-		return harnessFailure, err
+		return nil, harnessFailure, err
 	}
 	defer remove()
 	bench := filepath.Join(bin, "rmabench")
 	if err := goTool(ctx, root, "build", "-o", bench, "./cmd/rmabench"); err != nil {
-		return harnessFailure, err
+		return nil, harnessFailure, err
 	}
-	steps, err := o.steps(bench)
+	list, err := steps(bench)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	plan, err := s.plan("rails", "", steps)
+	plan, err := s.plan(o.Topology, "", list)
 	if err != nil {
-		return harnessFailure, err
+		return nil, harnessFailure, err
 	}
-	w := &railsLines{out: os.Stdout}
+	w := &resultLines{out: os.Stdout}
 	results, err := s.run(ctx, plan, o.Timeout, w, os.Stderr)
+	if err == nil {
+		err = w.write(o.Out, file)
+	}
 	if err != nil {
-		return harnessFailure, err
+		return nil, harnessFailure, err
 	}
-	if o.Out != "" {
-		if err = os.MkdirAll(o.Out, 0o755); err == nil {
-			err = os.WriteFile(filepath.Join(o.Out, "rails.jsonl"), []byte(strings.Join(w.lines, "")), 0o644)
-		}
-		if err != nil {
-			return harnessFailure, err
-		}
-	}
-	return combine(results), nil
+	return w.lines, combine(results), nil
 }
 
 // steps returns a step for each kind of link and ratio.
@@ -128,18 +129,4 @@ func (o *railsOptions) steps(bench string) (steps []Step, err error) {
 		}
 	}
 	return steps, nil
-}
-
-// railsLines passes output on and keeps the lines that are results.
-type railsLines struct {
-	out   *os.File
-	rest  string
-	lines []string
-}
-
-func (r *railsLines) Write(b []byte) (int, error) {
-	all := strings.SplitAfter(r.rest+string(b), "\n")
-	r.rest = all[len(all)-1]
-	r.lines = append(r.lines, slices.DeleteFunc(all[:len(all)-1], func(l string) bool { return !strings.HasPrefix(l, "{") })...)
-	return r.out.Write(b)
 }

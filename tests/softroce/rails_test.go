@@ -3,8 +3,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,23 +25,4 @@ func TestRailsSteps(t *testing.T) {
 		_, err = o.steps("/b")
 		require.ErrorIs(t, err, errUsage, bad)
 	}
-}
-
-// Results are collected however the output is cut, and everything is shown.
-func TestRailsLines(t *testing.T) {
-	t.Parallel()
-	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	require.NoError(t, err)
-	defer f.Close()
-	w := &railsLines{out: f}
-	text := "--- a\n{\"x\":1}\nnoise\n{\"x\":2}\n--- a: ok\n"
-	for i := range text {
-		n, err := w.Write([]byte{text[i]})
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-	}
-	require.Equal(t, []string{"{\"x\":1}\n", "{\"x\":2}\n"}, w.lines)
-	shown, err := os.ReadFile(f.Name())
-	require.NoError(t, err)
-	require.Equal(t, text, string(shown))
 }

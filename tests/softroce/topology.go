@@ -379,7 +379,7 @@ func (t *topology) crossed() (n int64) {
 	return n
 }
 
-// limit bounds the rate of each pair of the topology, in bytes a second.
+// limit bounds the rate of each pair of the topology, or of what this guest sends, in bytes a second.
 func (t *topology) limit(rates []int64) error {
 	for i, e := range t.ends {
 		if i/2 >= len(rates) {
