@@ -62,7 +62,12 @@ func TestPredict(t *testing.T) {
 		if small := first("allreduce", 8); link == "shm" {
 			require.Equal(t, "flags", small)
 			require.Equal(t, "shared", first("barrier", 0))
-			require.Equal(t, "shared", first("bcast", 8))
+			require.Equal(t, "flags", first("bcast", 8))
+			for _, op := range []string{"bcast", "reduce", "allreduce", "allgather", "alltoall"} { // the flag comes with the data
+				es, err := Predict(&p, true, op, 8, 2)
+				require.NoError(t, err)
+				require.Equal(t, "flags", es[0].Algorithm, op)
+			}
 		} else {
 			require.Equal(t, "doubling", small, link)
 			require.Contains(t, first("bcast", 8), "nomial", link)

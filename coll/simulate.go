@@ -103,9 +103,10 @@ func (s *simulation) send(m moment, st *step) {
 	cost := path.message(st.from.n, inline)
 	cpu := s.procs[m.rank]
 	cpu.take(m.rank, m.ns, false)
-	if cpu.free += cost.send; s.ranks[m.rank].flags {
-		cpu.free += lineWork - messageWork
+	if s.ranks[m.rank].flags { // a store, not a message of the link
+		cost.send = lineWork + at(&s.local().Copy, st.from.n)
 	}
+	cpu.free += cost.send
 	sent := cpu.free
 	if !inline && !cost.fetched {
 		out, in := s.links.between(m.rank, st.peer)
@@ -150,6 +151,9 @@ func (s *simulation) receive(m moment, st *step) {
 		*in = *out
 	}
 	took := cost.receive
+	if flags {
+		took = lineWork + at(&s.local().Copy, st.to.n)
+	}
 	if s.apart && (!cost.fetched || s.states[st.peer].dirty[me.from[m.step]]) {
 		took += path.lines(st.to.n)
 	}
@@ -160,9 +164,7 @@ func (s *simulation) receive(m moment, st *step) {
 		sender.take(st.peer, start, false)
 		sender.free += took
 	}
-	if cpu.free = start + took; flags {
-		cpu.free += lineWork - messageWork
-	}
+	cpu.free = start + took
 	if st.kind == stepTake {
 		cpu.free += at(&s.local().Fold, st.to.n)
 	}
