@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"cmp"
 	"errors"
 	"runtime/trace"
 	"sync/atomic"
@@ -121,6 +122,79 @@ func closeRail(p *Peer, i int, why error) {
 		p.eng.railWatches.tell(p.rank, i, p.rails[i].lost, why)
 	}
 }
+
+// reportDown notes the end of a connection that the link reports, with the
+// endpoint's own reason.
+func (p *Peer) reportDown(err error) {
+	switch {
+	case p.refused != nil: // on this side's request
+		err = p.refused
+	case p.ep != nil:
+		switch why := p.ep.Err(); {
+		case why != nil && errors.Is(err, fabric.ErrDown):
+			err = why // ErrDown refers to it
+		case why != nil:
+			err = because(err, why)
+		}
+	}
+	if err == nil {
+		err = fabric.ErrDown
+	}
+	p.downWith(err)
+}
+
+// downWith records that the connection with p has ended, and fails the operations that have
+// not been posted to the link. Posted ones are flushed.
+//
+// ErrPeerGone takes precedence, also if it is reported later: a device refuses access to a
+// dying process before its death is known.
+func (p *Peer) downWith(err error) {
+	if p.down == nil || errors.Is(err, ErrPeerGone) && !errors.Is(p.down, ErrPeerGone) && !errors.Is(p.down, ErrClosed) {
+		p.down = err
+		if !errors.Is(err, ErrPeerGone) && !errors.Is(err, ErrPeerHung) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoConnection) {
+			p.down = because(ErrFlushed, err)
+		}
+		if s := stateOf(err); s != 0 && !p.own {
+			p.eng.watches.tell(PeerEvent{Rank: p.rank, State: s, Err: p.down})
+		}
+	}
+	if p.noticed != nil {
+		close(p.noticed)
+		p.noticed = nil
+	}
+	p.one.Down(p.down)
+	p.msg.Down(p.down)
+	if end := p.hangUp; end != nil {
+		p.hangUp = nil
+		wait := min(lastWait, p.eng.cfg.PeerTimeout)
+		if errors.Is(err, ErrNoConnection) {
+			wait = 0 // a peer that has refused sends nothing
+		}
+		time.AfterFunc(wait, end)
+	}
+}
+
+// close ends the connection; operations in flight are flushed. Owner's.
+func (p *Peer) close() {
+	p.eng.prog.AssertOwned()
+	for _, ep := range []fabric.Endpoint{p.ep, p.self} {
+		if ep != nil {
+			_ = ep.Close() // errors are reported by the requests
+		}
+	}
+	for i := range p.rails {
+		if r := &p.rails[i]; r.ep != nil {
+			_ = r.ep.Close()
+			r.ep = nil
+			p.one.Rails().Down(i)
+			p.eng.railWatches.tell(p.rank, i, r.lost, cmp.Or(p.down, ErrClosed))
+		}
+	}
+}
+
+// lastWait bounds how long the report that a rank is gone is held back for the data that
+// the rank sent before.
+const lastWait = 250 * time.Millisecond
 
 // pulse is this side's view of a peer's heartbeat. Owner's.
 type pulse struct {
