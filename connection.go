@@ -172,7 +172,7 @@ func (h *oneSidedHost) Reported(err error) { (*Peer)(h).reportDown(err) }
 func (h *oneSidedHost) Reason(c *fabric.Completion) error {
 	err := c.Err()
 	switch {
-	case c.Status == fabric.StatusPeerGone && h.refused != nil:
+	case c.Status == fabric.StatusPeerGone && whyRefused((*Peer)(h)) != nil:
 		(*Peer)(h).reportDown(nil)
 		return h.down // the peer has closed its end on this side's request
 	case c.Status == fabric.StatusFlushed:
@@ -192,7 +192,7 @@ func (h *oneSidedHost) Sever(err error) {
 }
 
 // Refused implements initiator.Host.
-func (h *oneSidedHost) Refused(err error) { h.refused = cmp.Or(h.refused, because(ErrFlushed, err)) }
+func (h *oneSidedHost) Refused(err error) { refusedBy((*Peer)(h), err) }
 
 // Error implements initiator.Host.
 func (h *oneSidedHost) Error(op string, err error) error {

@@ -151,7 +151,7 @@ func (h *messageHost) Reason(err error, ended bool) error {
 		return fmt.Errorf("%w: %w", ErrPeerMisbehaves, err)
 	case errors.Is(err, message.ErrTooLarge):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case errors.Is(err, ErrPeerGone) && h.refused != nil && !errors.Is(h.down, ErrPeerGone):
+	case errors.Is(err, ErrPeerGone) && !errors.Is(h.down, ErrPeerGone) && whyRefused((*Peer)(h)) != nil:
 		return h.refused // the peer has closed its end on this side's request
 	case errors.Is(err, ErrPeerGone):
 		return err
@@ -160,8 +160,8 @@ func (h *messageHost) Reason(err error, ended bool) error {
 			err = because(ErrFlushed, err)
 		}
 		return err
-	case errors.Is(err, fabric.ErrDown) && h.down != nil:
-		return h.down
+	case (errors.Is(err, fabric.ErrDown) || errors.Is(err, ErrRemoteAccess)) && h.down != nil:
+		return because(err, h.down)
 	case errors.Is(err, ErrFlushed) || ended:
 		why := h.down
 		if why == nil && h.ep != nil {

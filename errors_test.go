@@ -59,6 +59,18 @@ func everything(ctx context.Context, e *Engine, peer int, mem *Region, key Key) 
 	}
 }
 
+// begin posts messages that find no partner. The result waits for their errors.
+func begin(ctx context.Context, p *Peer, messages bool) func() map[string]error {
+	if !messages {
+		return func() map[string]error { return nil }
+	}
+	announced, receive := SendSync(p, LibraryTags, make([]byte, 200_000)), p.RecvTag(LibraryTags+1, make([]byte, 8))
+	return func() map[string]error {
+		_, err := receive.Wait(ctx)
+		return map[string]error{"announced": announced.Wait(ctx), "posted receive": err}
+	}
+}
+
 // alike requires that all of them failed with those sentinels, in a *PeerError of the rank
 // whose text repeats nothing.
 func alike(t *testing.T, want string, rank int, errs map[string]error) {
@@ -158,9 +170,15 @@ func TestErrorsAreAlike(t *testing.T) {
 						}
 						return err
 					})
+					var waiting [2]func() map[string]error
+					for r, e := range es {
+						waiting[r] = begin(ctx, e.Peer(1-r), messages)
+					}
 					ev.do(t, ctx, es, mems, keys)
 					alike(t, ev.first, 1, everything(ctx, es[0], 1, mems[0], keys[1]))
 					alike(t, ev.second, 0, everything(ctx, es[1], 0, mems[1], keys[0]))
+					alike(t, ev.first, 1, waiting[0]())
+					alike(t, ev.second, 0, waiting[1]())
 				})
 			})
 		}

@@ -95,7 +95,9 @@ func railEvent(p *Peer, link int, c *fabric.Completion) {
 	p.eng.prog.AssertOwned()
 	err := errRailNotified
 	if c.Op == fabric.OpDown {
-		err = c.Err()
+		if err = c.Err(); errors.Is(err, ErrRemoteAccess) {
+			refusedBy(p, err)
+		}
 	}
 	for i, r := range p.rails {
 		if r.ep != nil && r.link == link {
@@ -127,7 +129,7 @@ func closeRail(p *Peer, i int, why error) {
 // endpoint's own reason.
 func (p *Peer) reportDown(err error) {
 	switch {
-	case p.refused != nil: // on this side's request
+	case whyRefused(p) != nil: // on this side's request
 		err = p.refused
 	case p.ep != nil:
 		switch why := p.ep.Err(); {
@@ -141,6 +143,25 @@ func (p *Peer) reportDown(err error) {
 		err = fabric.ErrDown
 	}
 	p.downWith(err)
+}
+
+// refusedBy records that this side has refused a request of p with err: p will close the
+// connection, on all rails. Owner's.
+func refusedBy(p *Peer, err error) {
+	p.eng.prog.AssertOwned()
+	p.refused = cmp.Or(p.refused, because(ErrFlushed, err))
+}
+
+// whyRefused returns why p closes the connection, if that is a request that this side has
+// refused. The link may not have reported a refusal on a rail yet. Owner's.
+func whyRefused(p *Peer) error {
+	p.eng.prog.AssertOwned()
+	for i := range p.rails {
+		if ep := p.rails[i].ep; ep != nil && errors.Is(ep.Err(), ErrRemoteAccess) {
+			refusedBy(p, ep.Err())
+		}
+	}
+	return p.refused
 }
 
 // downWith records that the connection with p has ended, and fails the operations that have
