@@ -239,7 +239,8 @@ type ShortBufferError = message.ShortBufferError
 const LibraryTags = message.LibraryTags
 
 // ErrNoSender says that a receive from any rank can get no message, because every other
-// rank of the job is gone. It comes inside a *PeerError whose rank is AnyRank.
+// rank of the job is gone, or its connection is lost and has not been reset. It comes
+// inside a *PeerError whose rank is AnyRank.
 var ErrNoSender = hub.ErrNoSender
 
 // Recv receives the next message of any peer, whatever its tag (below LibraryTags);
@@ -247,9 +248,9 @@ var ErrNoSender = hub.ErrNoSender
 // in which it sent them. There is no order between peers, but a peer whose message waits
 // gets its turn before another peer gets a second one. A message goes to the earliest
 // posted receive that matches it, whether that receive is for any peer or for one. The
-// request fails only when every other rank is gone, with an error that wraps ErrNoSender.
-// While it waits, the engine polls all peers, which costs about 50 ns per peer and round.
-// Recv does not allocate.
+// request fails only when every other rank is gone or its connection is lost, with an error
+// that wraps ErrNoSender and one of the reasons. While it waits, the engine polls all peers,
+// which costs about 50 ns per peer and round. Recv does not allocate.
 // Hot path.
 func (e *Engine) Recv(buf []byte) RecvRequest {
 	o := e.newAny(buf)

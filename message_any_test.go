@@ -117,6 +117,34 @@ func TestAnySourceIsFair(t *testing.T) {
 	}
 }
 
+// A receive from any peer ends when the last connection is lost, and works again after Reset.
+func TestAnySourceAndLoss(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		if es[0].peers[1].one.Max() <= 1<<20 {
+			return // it moves too little for a ring
+		}
+		ctx := testutil.Context(t, testutil.Limit)
+		p, buf := es[1].Peer(0), make([]byte, 8)
+		hello := func() {
+			r := es[0].Recv(buf)
+			require.NoError(t, p.Send([]byte("x")).Wait(ctx))
+			_, err := r.Wait(ctx)
+			require.NoError(t, err)
+		}
+		hello()
+		mem, err := es[0].Alloc(64)
+		require.NoError(t, err)
+		key, r := mem.Key(), es[0].Recv(buf)
+		require.NoError(t, mem.Close())
+		require.ErrorIs(t, p.PutBytes(key.At(0), buf).Wait(ctx), ErrRemoteAccess)
+		_, err = r.Wait(ctx)
+		require.ErrorIs(t, err, ErrNoSender)
+		require.Equal(t, "access+flushed", sentinels(err))
+		require.NoError(t, p.Reset(ctx))
+		hello()
+	})
+}
+
 // A receive from any peer waits as long as one other rank is alive.
 func TestAnySourceAndDeath(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {

@@ -16,8 +16,8 @@ import (
 const AnyRank = -1
 
 // ErrNoSender means that no rank is left that could send: every other rank of the job is
-// gone.
-var ErrNoSender = errors.New("every other rank is gone")
+// gone, or its connection is lost.
+var ErrNoSender = errors.New("every other rank is gone or its connection is lost")
 
 // Hub manages the messages with all ranks.
 type Hub struct {
