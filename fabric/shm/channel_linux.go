@@ -59,7 +59,7 @@ func newChannel(depth int) (c channel, fd int, err error) {
 	return c, fd, nil
 }
 
-// mapChannel maps the channel that the peer sent.
+// mapChannel maps the channel that the peer sent, and may have left meanwhile: the socket tells that.
 func mapChannel(fd int) (c channel, err error) {
 	// The header contains the size of the channel; until that is known only the first page
 	// may be read.
@@ -73,7 +73,7 @@ func mapChannel(fd int) (c channel, err error) {
 	hdr := overlay[chanHeader](head, 0)
 	magic, slots := hdr.magic.Load(), int(hdr.slots.Load())
 	_ = offheap.Free(head, offheap.Rings)
-	if magic != chanMagic || slots < minSlots || slots > maxSlots || slots&(slots-1) != 0 {
+	if magic != chanMagic && magic != chanLeft || slots < minSlots || slots > maxSlots || slots&(slots-1) != 0 {
 		return c, fmt.Errorf("%w: channel with magic %#x and %d slots", ErrCorrupt, magic, slots)
 	}
 	mem, err := mapPeer(fd, uint64(chanSize(slots)), offheap.Rings)

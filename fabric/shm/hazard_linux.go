@@ -90,7 +90,7 @@ func (h *hazard) leave() {
 		return
 	}
 	h.left = true
-	h.hdr.magic.Store(0) // no probe begins any longer
+	h.hdr.magic.Store(chanLeft) // no probe begins any longer
 	if h.sock >= 0 {
 		_ = unix.Shutdown(h.sock, unix.SHUT_WR)
 	}

@@ -3,6 +3,7 @@ package shm
 import (
 	"bytes"
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -422,5 +423,27 @@ func TestTargetOfARefusedRequest(t *testing.T) {
 			require.NotErrorIs(t, y.Err(), fabric.ErrPeerGone)
 			require.Equal(t, fabric.OpDown, await(t, x.link).Op)
 		})
+	}
+}
+
+// A peer that is connected may refuse, or leave, before this side has mapped its channel: the
+// endpoint connects, and goes down for that reason.
+func TestPeerThatLeavesAtOnce(t *testing.T) {
+	a, b := openPair(t, Options{})
+	for range 50 {
+		x, err := a.newEndpoint(fabric.EndpointOptions{})
+		require.NoError(t, err)
+		y, err := b.newEndpoint(fabric.EndpointOptions{})
+		require.NoError(t, err)
+		ctx := testutil.Context(t, testutil.Limit)
+		left := make(chan error)
+		go func() {
+			err := x.Connect(ctx, y.Address())
+			left <- errors.Join(err, x.Close())
+		}()
+		require.NoError(t, y.Connect(ctx, x.Address()))
+		require.NoError(t, <-left)
+		require.Equal(t, fabric.StatusPeerGone, await(t, b).Status)
+		require.NoError(t, y.Close())
 	}
 }

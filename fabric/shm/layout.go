@@ -21,6 +21,7 @@ import "sync/atomic"
 const (
 	ctlMagic    = 0x31306c74_63616d72 // "rmactl01"
 	chanMagic   = 0x31306e68_63616d72 // "rmachn01"
+	chanLeft    = 0                   // instead of it when the endpoint is down
 	tableOff    = 4096
 	tableSlots  = 1 << 14
 	entrySize   = 64
