@@ -116,7 +116,7 @@ type Courier struct {
 }
 
 // MaxAddress bounds the length of Endpoint.Address in bytes, MaxLetter that of a Courier's letter.
-const MaxAddress, MaxLetter = 512, 32 << 10
+const MaxAddress, MaxLetter = 512, 1000
 
 // Distant is implemented by endpoints that know how far away their peer is, over a network.
 type Distant interface {

@@ -87,9 +87,10 @@ type endpoint struct {
 
 	mail *mailbox // nil where the device needs none
 
-	again *resumption // nil: the endpoint ends with its queue pair
-	keeps bool        // again is used: the peer's endpoint continues as well
-	over  *spare      // the port that it uses, nil: the link's own
+	again *resumption    // nil: the endpoint ends with its queue pair
+	keeps bool           // again is used: the peer's endpoint continues as well
+	over  *spare         // the port that it uses, nil: the link's own
+	from  verbs.GIDEntry // of that port, to send from
 
 	closing   bool // the queue pair has been destroyed
 	room      int  // entries of the completion queue that it may need
@@ -148,7 +149,7 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 		l.leave(room)
 		return nil, err
 	}
-	e := &endpoint{l: l, id: o.ID, qp: qp, opt: o, psn: rand.Uint32() & 0xffffff, room: room, recvs: recv, queue: queue, depth: uint32(send), askAt: uint32(max(send/4, 1))}
+	e := &endpoint{l: l, from: l.gid, id: o.ID, qp: qp, opt: o, psn: rand.Uint32() & 0xffffff, room: room, recvs: recv, queue: queue, depth: uint32(send), askAt: uint32(max(send/4, 1))}
 	size := 1
 	for size < queue {
 		size *= 2
@@ -229,7 +230,7 @@ func (e *endpoint) at() *adapter {
 // Address implements fabric.Endpoint.
 func (e *endpoint) Address() []byte {
 	l := e.at()
-	a := address{mtu: l.mtu, reads: uint8(l.opt.MaxReads), layer: l.attr.LinkLayer, lid: l.attr.LID, gid: l.gid.GID, lacks: l.lacks(), qpn: e.qp.Num(), psn: e.psn}
+	a := address{mtu: l.mtu, reads: uint8(l.opt.MaxReads), layer: l.attr.LinkLayer, lid: l.attr.LID, gid: e.from.GID, lacks: l.lacks(), qpn: e.qp.Num(), psn: e.psn}
 	if e.again != nil {
 		a.ports = uint8(1 + len(e.l.opt.Spares))
 	}
@@ -267,7 +268,7 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 	if err != nil {
 		return err
 	}
-	if e.guarded = l.guards(a.gid != l.gid.GID); e.guarded {
+	if e.guarded = l.guards(a.gid != e.from.GID); e.guarded {
 		e.packet = uint64(attr.PathMTU.Bytes())
 		e.split.list = make([]fabric.SGE, 0, l.caps.MaxSGE)
 		e.poisonWord = rand.Uint64()
@@ -296,7 +297,7 @@ func accept(e *endpoint, peer []byte) (a address, err error) {
 	if a.lacks != l.lacks() {
 		return a, fmt.Errorf("%w: the devices lack different operations: the peer's %v, ours %v: use RMA_FABRIC=tcp between them", fabric.ErrBadAddress, a.lacks, l.lacks())
 	}
-	if a.qpn == e.qp.Num() && a.gid == l.gid.GID && a.lid == l.attr.LID {
+	if a.qpn == e.qp.Num() && a.gid == e.from.GID && a.lid == l.attr.LID {
 		return a, fmt.Errorf("%w: it is the endpoint's own", fabric.ErrBadAddress)
 	}
 	return a, nil
@@ -305,7 +306,7 @@ func accept(e *endpoint, peer []byte) (a address, err error) {
 // ready connects the queue pair with the peer's, from INIT on. Called with mu held.
 func ready(e *endpoint, a *address, mtu verbs.MTU) (*verbs.QPAttr, error) {
 	l := e.at()
-	from, err := source(l)
+	from, err := source(l, e.from)
 	if err != nil {
 		return nil, err
 	}

@@ -43,21 +43,25 @@ func (e *endpoint) silent() bool {
 	return cpu.Ticks()-e.moved > e.timeout
 }
 
-// errStuck is why a queue pair was replaced that revive has found.
+// errStuck is why a queue pair was replaced that look has found.
 var errStuck = fmt.Errorf("%w: the device neither completes requests nor gives up", fabric.ErrFlushed)
 
-// revive lets endpoints continue whose device has completed nothing for twice the time after which it was to
-// give up: rdma_rxe may do that beside a network that comes and goes.
-func revive(l *Link) {
+// look looks for endpoints that continue better on another queue pair: those whose device has completed nothing for
+// twice the time after which it was to give up, as rdma_rxe may do beside a network that comes and goes, and
+// those that can return to the link's own port.
+func look(l *Link) {
 	if !l.tells {
 		return
 	}
 	for _, e := range *l.eps.Load() {
-		if e == nil || !e.guarded || !e.keeps || e.head == e.tail || cpu.Ticks()-e.moved <= 2*(maxRetries+1)*e.timeout {
-			continue
-		}
-		if e.again.takes(verbs.WCFlushErr) {
-			suspend(e, errStuck)
+		switch {
+		case e == nil || !e.keeps || e.state.Load() != stConnected:
+		case e.guarded && e.head != e.tail && cpu.Ticks()-e.moved > 2*(maxRetries+1)*e.timeout:
+			if e.again.takes(verbs.WCFlushErr) {
+				suspend(e, errStuck)
+			}
+		case e.over != nil && e.again.returns():
+			suspend(e, errHome)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (l *Link) Poll(cs []fabric.Completion) int {
 	if got == 0 {
 		if l.idle++; l.idle%asyncEvery == 0 {
 			l.asyncEvents()
-			revive(l)
+			look(l)
 		}
 	}
 	for i := range got {
@@ -346,7 +346,7 @@ func (l *Link) Arm() (bool, error) {
 	if l.closed.Load() {
 		return false, fmt.Errorf("arm ibv link: %w", fabric.ErrClosed)
 	}
-	revive(l)
+	look(l)
 	if l.q.Len() > 0 || l.splitting > 0 && l.stalled() {
 		return false, nil
 	}

@@ -191,19 +191,19 @@ func (l *adapter) Port() Port {
 // Route returns the path from the link's port to a port of the peer.
 func (l *adapter) Route(gid verbs.GID, lid uint16) verbs.AHAttr { return l.route(l.gid, gid, lid) }
 
-// source returns the GID of the port, at the place that it has in the table now: an address that was removed
+// source returns a GID of the port, at the place that it has in the table now: an address that was removed
 // and put back may have another one.
-func source(l *adapter) (verbs.GIDEntry, error) {
+func source(l *adapter, gid verbs.GIDEntry) (verbs.GIDEntry, error) {
 	table, err := l.ctx.GIDs(l.port)
 	if err != nil {
-		return l.gid, err
+		return gid, err
 	}
 	for _, g := range table {
-		if g.GID == l.gid.GID && g.Type == l.gid.Type && g.Index <= 255 {
+		if g.GID == gid.GID && g.Type == gid.Type && g.Index <= 255 {
 			return g, nil
 		}
 	}
-	return l.gid, fmt.Errorf("%w: port %d of %s has lost the address %v: put it back", verbs.ErrNoGID, l.port, l.ctx.Name(), l.gid.GID)
+	return gid, fmt.Errorf("%w: port %d of %s has lost the address %v: put it back", verbs.ErrNoGID, l.port, l.ctx.Name(), gid.GID)
 }
 
 // trust finds out whether the device tells the next packet that qp expects, which is known.

@@ -95,9 +95,12 @@ func (r *resumption) turn(ctx context.Context, by *fabric.Courier) error {
 	if err := r.own(by, r.stop); err != nil {
 		return err
 	}
-	r.next, r.heard, r.lives, r.adopted = r.port, false, false, false
-	if r.ports > 1 && errors.Is(r.why, fabric.ErrPeerGone) {
+	r.next, r.heard, r.lives, r.adopted, r.refused = r.port, false, false, false, nil
+	switch {
+	case r.ports > 1 && errors.Is(r.why, fabric.ErrPeerGone):
 		r.next++ // nobody answers over this port
+	case errors.Is(r.why, errHome):
+		r.next = r.ports
 	}
 	err := errMoved
 	for errors.Is(err, errMoved) {
@@ -109,18 +112,18 @@ func (r *resumption) turn(ctx context.Context, by *fabric.Courier) error {
 // attempt is attempt next at the connection. It returns errMoved, and what comes next in next, if there must be
 // another one.
 func (r *resumption) attempt(ctx context.Context, by *fabric.Courier) error {
-	x, names, err := r.choose()
+	x, from, names, err := r.choose()
 	if err != nil {
 		return err
 	}
 	if r.heard, r.ready = r.heard && r.next == r.theirs.attempt, false; ctx.Err() != nil {
 		return fmt.Errorf("%w: no port is connected in time", fabric.ErrPeerGone)
 	}
-	if err := r.own(by, func() error { return r.renew(x) }); err != nil {
+	if err := r.own(by, func() error { return r.renew(x, from) }); err != nil {
 		return err
 	}
-	r.mine.ready, r.mine.attempt, r.mine.names = false, r.next, names
-	if err := by.Send(ctx, r.mine.append(nil)); err != nil {
+	r.mine.kind, r.mine.attempt = kindStopped, r.next
+	if err := r.send(ctx, by, &names); err != nil {
 		return err
 	}
 	if err := r.answered(ctx, by); err != nil {
@@ -129,14 +132,17 @@ func (r *resumption) attempt(ctx context.Context, by *fabric.Courier) error {
 	if err := r.hear(ctx, by, &r.heard); err != nil {
 		return err
 	}
+	if err := r.exchange(ctx, by, &names); err != nil {
+		return err
+	}
 	if err := r.connect(ctx, by); err != nil {
 		return err
 	}
 	if err := r.own(by, r.adopt); err != nil {
 		return err
 	}
-	r.mine.ready, r.mine.names = true, nil
-	if err := by.Send(ctx, r.mine.append(nil)); err != nil {
+	r.mine.kind = kindReady
+	if err := r.send(ctx, by, &names); err != nil {
 		return err
 	}
 	if err := r.hear(ctx, by, &r.ready); err != nil {
@@ -145,56 +151,81 @@ func (r *resumption) attempt(ctx context.Context, by *fabric.Courier) error {
 	return r.own(by, r.resume)
 }
 
-// choose moves next to the first attempt, from it on, whose port can be used on this side, and returns the port,
-// nil for the link's own, with the keys of memory there. If there is none, it stays with a port that is open.
-func (r *resumption) choose() (x *spare, names []name, err error) {
-	l := r.e.l
-	from := r.next
-	for ; r.next < from+r.ports; r.next++ {
-		i := r.next % r.ports
-		if i == 0 {
-			if r.ports == 1 || l.active() {
-				return nil, nil, r.bound()
-			}
-			continue
-		}
-		if x, err = l.sparePort(i); err == nil && x.active() {
-			if names, err = x.names(); err == nil {
-				return x, names, r.bound()
-			}
-		}
-		if errors.Is(err, errManyRegions) || errors.Is(err, errUnlike) {
-			r.refused = err
-		}
-	}
-	for r.next = from; r.next%r.ports != 0; {
-		r.next++
-	}
-	return nil, nil, r.bound()
+// send sends the letter mine with as many of the names as it has room for, and leaves the others.
+func (r *resumption) send(ctx context.Context, by *fabric.Courier, names *[]name) error {
+	n := min(len(*names), letterNames)
+	r.mine.names, *names = (*names)[:n], (*names)[n:]
+	r.mine.more = len(*names) > 0
+	return by.Send(ctx, r.mine.append(nil))
 }
 
-// bound ends attempts without end.
-func (r *resumption) bound() error {
-	if r.next > maxAttempt {
-		return errors.Join(errNoPort, r.refused)
+// exchange exchanges the names that the first letters of both sides had no room for.
+func (r *resumption) exchange(ctx context.Context, by *fabric.Courier, names *[]name) error {
+	for r.mine.more || r.theirs.more {
+		r.mine.kind, r.named = kindNames, false
+		if err := r.send(ctx, by, names); err != nil {
+			return err
+		}
+		if err := r.hear(ctx, by, &r.named); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
+// choose moves next to the first attempt, from it on, whose port can be used on this side, and returns the port,
+// nil for the link's own, with the GID to send from and the keys of memory there. If there is none, it stays with the
+// link's own.
+func (r *resumption) choose() (x *spare, from verbs.GIDEntry, names []name, err error) {
+	first := r.next
+	for ; r.next < first+r.ports; r.next++ {
+		if x, from, err = r.usable(r.next); err == nil && x != nil {
+			names, err = x.names()
+		}
+		if err == nil || r.ports == 1 {
+			break
+		}
+		r.refused = err
+	}
+	if err != nil {
+		x, from = nil, r.e.l.gid
+		for r.next = first; r.next%r.ports != 0; {
+			r.next++
+		}
+	}
+	if r.next > maxAttempt {
+		return nil, from, nil, errors.Join(errNoPort, r.refused)
+	}
+	return x, from, names, nil
+}
+
+// usable returns the port of an attempt, nil for the link's own, and the GID to send from, or why it cannot be used.
+func (r *resumption) usable(attempt int) (x *spare, from verbs.GIDEntry, err error) {
+	l := r.e.l
+	at, from := &l.adapter, l.gid
+	if i := attempt % r.ports; i > 0 {
+		if x, err = l.sparePort(i); err != nil {
+			return nil, from, err
+		}
+		if from, err = x.now(); err != nil {
+			return nil, from, err
+		}
+		at = &x.adapter
+	}
+	if !at.active() {
+		return nil, from, fmt.Errorf("%s port %d is not active", at.ctx.Name(), at.port)
+	}
+	return x, from, nil
+}
+
 // elsewhere returns errMoved if another port can be used on this side, and makes it the next one.
 func (r *resumption) elsewhere() error {
-	l := r.e.l
-	for to := r.mine.attempt + 1; to < r.mine.attempt+r.ports; to++ {
-		i := to % r.ports
-		ok := i == 0 && l.active()
-		if i > 0 {
-			x, err := l.sparePort(i)
-			ok = err == nil && x.active()
-		}
-		if ok {
-			r.next = to
+	for r.next = r.mine.attempt + 1; r.next < r.mine.attempt+r.ports; r.next++ {
+		_, _, err := r.usable(r.next)
+		if err == nil {
 			return errMoved
 		}
+		r.refused = err
 	}
 	return nil
 }
@@ -261,19 +292,23 @@ func (r *resumption) take(ctx context.Context, by *fabric.Courier) error {
 	switch {
 	case x.attempt < r.mine.attempt: // given up since
 		return nil
-	case x.attempt > r.mine.attempt && !x.ready:
+	case x.attempt > r.mine.attempt && x.kind == kindStopped:
 		r.theirs, r.heard, r.next = x, true, x.attempt
 		return errMoved
-	case x.attempt > r.mine.attempt || x.ready != r.heard || r.ready:
+	case x.attempt > r.mine.attempt || (x.kind != kindStopped) != r.heard || r.ready:
 		return errBadLetter
-	case x.ready:
-		if x.expected != r.theirs.expected || x.address != r.theirs.address {
-			return errBadLetter
-		}
+	case x.kind == kindStopped:
+		r.theirs, r.heard = x, true
+		return nil
+	case x.expected != r.theirs.expected || x.address != r.theirs.address || len(r.theirs.names)+len(x.names) > maxNames:
+		return errBadLetter
+	case x.kind == kindReady:
 		r.ready = true
 		return nil
+	case r.mine.kind != kindNames || r.named:
+		return errBadLetter
 	}
-	r.theirs, r.heard = x, true
+	r.theirs.names, r.theirs.more, r.named = append(r.theirs.names, x.names...), x.more, true
 	return nil
 }
 
@@ -305,8 +340,8 @@ func (r *resumption) stop() error {
 	return nil
 }
 
-// renew replaces the queue pair by one of port x, the link's own if it is nil.
-func (r *resumption) renew(x *spare) error {
+// renew replaces the queue pair by one of port x, the link's own if it is nil, that sends from a GID of it.
+func (r *resumption) renew(x *spare, from verbs.GIDEntry) error {
 	e := r.e
 	l := e.l
 	at, moves := &l.adapter, x != e.over
@@ -330,7 +365,7 @@ func (r *resumption) renew(x *spare) error {
 	}
 	e.mu.Lock()
 	r.old = append(r.old, e.qp)
-	e.qp, e.over, e.psn = qp, x, rand.Uint32()&psnMask
+	e.qp, e.over, e.from, e.psn = qp, x, from, rand.Uint32()&psnMask
 	e.mu.Unlock()
 	l.mu.Lock()
 	retag(e)
@@ -386,7 +421,7 @@ func (r *resumption) connect(ctx context.Context, by *fabric.Courier) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", fabric.ErrPeerGone, err)
+			return errors.Join(fmt.Errorf("%w: %w", fabric.ErrPeerGone, err), r.refused)
 		case <-time.After(readyPause):
 		}
 	}

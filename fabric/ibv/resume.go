@@ -72,6 +72,7 @@ type resumption struct {
 
 	ports   int               // over which both sides can continue
 	port    int               // in use, 0: the link's own
+	away    away              // from the link's own
 	names   map[uint32]uint32 // the peer's keys at the port in use
 	missing uint32            // the last key for which the peer was asked
 	round   uint32            // number of the connection
@@ -86,6 +87,7 @@ type resumption struct {
 	mine, theirs resumeLetter
 	lives        bool        // the peer has sent a letter in this round
 	heard, ready bool        // its letters about this attempt, or the one to come
+	named        bool        // its next letter of names
 	adopted      bool        // the peer's word for what it has executed, in this round
 	next         int         // attempt
 	refused      error       // why a port was not used
@@ -308,6 +310,7 @@ func (r *resumption) executed(seq uint32, x *kept, done bool) bool {
 func (r *resumption) resume() error {
 	e := r.e
 	l := e.l
+	r.away.arrived(r.port, r.mine.attempt%r.ports, r.why)
 	if r.port = r.mine.attempt % r.ports; r.failed {
 		suspend(e, r.why)
 		return errAgain

@@ -9,23 +9,28 @@ import (
 //
 //	 0  magic "RMAr"
 //	 4  version, 2
-//	 5  0 when the sender has stopped its queue pair, 1 when that of this connection takes packets
+//	 5  kind: 0 when the sender has stopped its queue pair, 1 when that of this connection takes packets,
+//	    2 for more names
 //	 6  attempt at this connection: its remainder by the number of ports is the port
-//	 7  0
+//	 7  1 if a letter of kind 2 of the sender follows, else 0
 //	 8  number of the connection, from 1 (4)
 //	12  the packet that the queue pair of the connection before expects (4)
 //	16  address of the queue pair of this connection (40)
-//	56  over another port than the link's own, with 0 at 5: for each region of the sender
+//	56  over another port than the link's own, in kinds 0 and 2: for each region of the sender
 //	      its key (4)
 //	      its key at that port (4)
 //
-// Each side sends both letters, and posts when it has the other side's. An endpoint that is down sends an
-// empty letter.
+// Each side sends kinds 0 and 1, and posts when it has the other side's kind 1. Between the two, while a side
+// has more names than its letters before had room for, each sends a letter of kind 2, and waits for the other's before the next. An endpoint
+// that is down sends an empty letter.
 
 const (
 	letterMagic   = "RMAr"
 	letterVersion = 2
 	resumeSize    = 16 + addrSize
+
+	// Kinds of letters.
+	kindStopped, kindReady, kindNames = 0, 1, 2
 
 	// maxAttempt bounds the attempts at one connection.
 	maxAttempt = 250
@@ -35,8 +40,9 @@ var errBadLetter = errors.New("malformed letter about another connection")
 
 // resumeLetter is the content of a letter.
 type resumeLetter struct {
-	ready    bool
+	kind     uint8
 	attempt  int
+	more     bool
 	round    uint32
 	expected uint32
 	address  [addrSize]byte
@@ -45,9 +51,9 @@ type resumeLetter struct {
 
 func (x *resumeLetter) append(b []byte) []byte {
 	b = append(b, letterMagic...)
-	b = append(b, letterVersion, 0, byte(x.attempt), 0)
-	if x.ready {
-		b[len(b)-3] = 1
+	b = append(b, letterVersion, x.kind, byte(x.attempt), 0)
+	if x.more {
+		b[len(b)-1] = 1
 	}
 	b = binary.LittleEndian.AppendUint32(b, x.round)
 	b = binary.LittleEndian.AppendUint32(b, x.expected)
@@ -56,10 +62,10 @@ func (x *resumeLetter) append(b []byte) []byte {
 
 // parseResumeLetter parses a peer's letter, which is untrusted; the address is not checked.
 func parseResumeLetter(b []byte) (x resumeLetter, err error) {
-	if len(b) < resumeSize || string(b[:4]) != letterMagic || b[4] != letterVersion || b[5] > 1 || b[6] > maxAttempt || b[7] != 0 {
+	if len(b) < resumeSize || string(b[:4]) != letterMagic || b[4] != letterVersion || b[5] > kindNames || b[6] > maxAttempt || b[7] > 1 {
 		return x, errBadLetter
 	}
-	x = resumeLetter{ready: b[5] == 1, attempt: int(b[6]), round: binary.LittleEndian.Uint32(b[8:]), expected: binary.LittleEndian.Uint32(b[12:]), address: [addrSize]byte(b[16:])}
+	x = resumeLetter{kind: b[5], attempt: int(b[6]), more: b[7] == 1, round: binary.LittleEndian.Uint32(b[8:]), expected: binary.LittleEndian.Uint32(b[12:]), address: [addrSize]byte(b[16:])}
 	var ok bool
 	if x.names, ok = parseNames(b[resumeSize:]); !ok || x.round == 0 || x.expected > psnMask {
 		return x, errBadLetter

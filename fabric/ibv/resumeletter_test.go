@@ -9,12 +9,12 @@ import (
 )
 
 func TestResumeLetterBytes(t *testing.T) {
-	x := resumeLetter{ready: true, attempt: 5, round: 0x01020304, expected: 0xabcdef, names: []name{{0x11121314, 0x21222324}}}
+	x := resumeLetter{kind: kindReady, attempt: 5, more: true, round: 0x01020304, expected: 0xabcdef, names: []name{{0x11121314, 0x21222324}}}
 	for i := range x.address {
 		x.address[i] = byte(i)
 	}
 	b := x.append(nil)
-	require.Equal(t, "524d417202010500"+"04030201"+"efcdab00"+
+	require.Equal(t, "524d417202010501"+"04030201"+"efcdab00"+
 		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f2021222324252627"+"1413121124232221", hex.EncodeToString(b))
 	y, err := parseResumeLetter(b)
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestResumeLetterBytes(t *testing.T) {
 	}
 	_, err = parseResumeLetter(append(b, 0))
 	require.ErrorIs(t, err, errBadLetter)
-	for at, v := range map[int]byte{0: 'r', 4: 1, 5: 2, 6: maxAttempt + 1, 7: 1, 15: 1} {
+	for at, v := range map[int]byte{0: 'r', 4: 1, 5: 3, 6: maxAttempt + 1, 7: 2, 15: 1} {
 		c := slices.Clone(b)
 		c[at] = v
 		_, err := parseResumeLetter(c)

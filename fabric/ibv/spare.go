@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/verbs"
@@ -24,8 +25,9 @@ const (
 	// maxPorts bounds the ports of an endpoint, the link's own included.
 	maxPorts = 1 + MaxSpares
 
-	// maxNames is the number of the peer's keys that a letter has room for.
-	maxNames = (fabric.MaxLetter - resumeSize) / nameSize
+	// maxNames bounds the keys of a side, and letterNames those in one letter.
+	maxNames    = 1 << 16
+	letterNames = (fabric.MaxLetter - resumeSize) / nameSize
 
 	nameSize = 8
 )
@@ -35,6 +37,7 @@ var (
 	errUnlike      = fmt.Errorf("%w: another port that can do less than the link's own", fabric.ErrNotSupported)
 	errManyRegions = fmt.Errorf("%w: more than %d regions to name for another port", fabric.ErrResources, maxNames)
 	errName        = fmt.Errorf("%w: memory that the peer has registered since the connection uses another port", fabric.ErrFlushed)
+	errHome        = fmt.Errorf("%w: the connection's own port is active again", fabric.ErrFlushed)
 	errPortDown    = fmt.Errorf("%w: the port is down", fabric.ErrFlushed)
 )
 
@@ -135,6 +138,23 @@ func (x *spare) join(l *Link) error {
 	return nil
 }
 
+// now returns the GID to send from: the one that was found when the port was opened, unless the table has another
+// first one since.
+func (x *spare) now() (verbs.GIDEntry, error) {
+	table, err := x.ctx.GIDs(x.port)
+	if err != nil {
+		return x.gid, err
+	}
+	c, err := verbs.ChooseGID(table, -1)
+	switch {
+	case err != nil:
+		return x.gid, fmt.Errorf("%s port %d: %w", x.ctx.Name(), x.port, err)
+	case c.Chosen.GID == x.candidates[0].GID || c.Chosen.Index > 255:
+		return x.gid, nil
+	}
+	return c.Chosen, nil
+}
+
 // add registers the memory of r. Called with Link.mu of the link's own port held.
 func (x *spare) add(r *region) error {
 	t, err := x.pd.Register(r.mem, rights(r.access))
@@ -177,6 +197,45 @@ func (x *spare) names() (names []name, err error) {
 		return nil, errManyRegions
 	}
 	return names, nil
+}
+
+// away says when an endpoint on a spare port tries to return to the link's own: after backPause, or
+// silentPause if nobody answered there, and twice as long each time, up to maxPause. A port that is active may still reach nobody, which costs a
+// PeerTimeout to find out.
+type away struct {
+	until time.Time
+	pause time.Duration // of the last time; kept until the endpoint was home for maxPause
+	home  time.Time     // since
+}
+
+const backPause, silentPause, maxPause = time.Second, 16 * time.Second, 10 * time.Minute
+
+// arrived says that the endpoint uses port to, after port from was lost because of why.
+func (a *away) arrived(from, to int, why error) {
+	now := time.Now()
+	switch {
+	case to == 0 && from != 0:
+		a.home = now
+	case to != 0 && from == 0:
+		if now.Sub(a.home) > maxPause {
+			a.pause = 0
+		}
+		least := backPause
+		if errors.Is(why, fabric.ErrPeerGone) {
+			least = silentPause
+		}
+		a.pause = min(max(2*a.pause, least), maxPause)
+		a.until = now.Add(a.pause)
+	}
+}
+
+// returns reports whether it is time to return, and the link's own port is active.
+func (r *resumption) returns() bool {
+	if time.Now().Before(r.away.until) {
+		return false
+	}
+	r.away.until = time.Now().Add(r.away.pause)
+	return r.e.l.active()
 }
 
 // unnamed returns a key in wrs that the peer has not named at the port in use, and was not asked for before.

@@ -2,6 +2,7 @@ package ibv
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,6 +19,11 @@ func sparesOf(tb testing.TB) []Spare {
 // moved returns two sides whose endpoints use spare ports.
 func moved(t *testing.T) (a, b *side, p *post) {
 	a, b = pairOf(t, Options{Resume: true, Spares: sparesOf(t)}, fabric.EndpointOptions{PeerTimeout: testutil.Limit})
+	for range 2*letterNames + 7 { // more than letters have room for, on one side
+		r, err := b.l.Register(b.mem.Bytes()[:64], fabric.AccessAll)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, r.Close()) })
+	}
 	p = newPost(t, a.ep, b.ep)
 	p.fail(a, true)
 	posts(t, a, a.write(b, 8, fabric.FlagSignaled))
@@ -52,6 +58,31 @@ func TestMemoryOfASparePort(t *testing.T) {
 	got := p.gets(t, a, b, 2)
 	require.Equal(t, fabric.StatusRemoteAccess, got[0].Status)
 	require.Equal(t, fabric.OpDown, got[1].Op)
+}
+
+// An endpoint returns to the link's own port, later each time.
+func TestReturnsToItsOwnPort(t *testing.T) {
+	a, b, p := moved(t)
+	require.False(t, a.ep.again.returns(), "not at once")
+	for want := silentPause; want < 3*silentPause; want *= 2 {
+		require.Equal(t, want, a.ep.again.away.pause)
+		a.ep.again.away.until = time.Time{}
+		a.l.idle = 0
+		testutil.Eventually(t, testutil.Limit, func() bool {
+			p.poll(a)
+			p.poll(b)
+			p.own.Lock()
+			defer p.own.Unlock()
+			_, why := a.ep.Outages()
+			return a.ep.over == nil && why == nil
+		}, "its own port")
+		require.Nil(t, b.ep.over)
+		posts(t, a, a.write(b, 8, fabric.FlagSignaled))
+		require.NoError(t, p.gets(t, a, b, 1)[0].Err())
+		p.fail(a, true)
+		posts(t, a, a.write(b, 8, fabric.FlagSignaled))
+		require.NoError(t, p.gets(t, a, b, 1)[0].Err())
+	}
 }
 
 // Atomics that do not exclude those of the link's own device end the connection instead.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // echo is an endpoint that answers each letter with the same one.
@@ -50,6 +51,7 @@ func TestLettersOfEndpoints(t *testing.T) {
 	r.n.requested = true
 	r.n.c.d.mu.Unlock()
 	require.False(t, told(string(make([]byte, fabric.MaxLetter+1))))
+	require.LessOrEqual(t, len(r.n.Numbered())+fabric.MaxLetter, wireup.MaxSend)
 	for i := range maxLetters {
 		require.True(t, told(string(rune('a'+i))))
 	}
