@@ -265,7 +265,16 @@ func TestUnderALauncher(t *testing.T) {
 		require.Len(t, rs, 2)
 	}
 	var out, errs bytes.Buffer
-	code, err := launch.Run(testutil.Context(t, 60*time.Second), launch.Spec{
+	code, err := launch.Run(testutil.Context(t, testutil.Limit), launch.Spec{ // through package rma
+		N: 2, Path: self, Args: []string{"overlap", "--fabric", "tcp", "--sizes", "1K", "--who", "sender", "--ratios", "1", "--rounds", "1", "--time", "5ms", "--format", "json"},
+		Env: []string{envCommand + "=1"}, Stdout: &out, Stderr: &errs, Timeout: testutil.Limit,
+	})
+	require.NoError(t, err, errs.String())
+	require.Zero(t, code)
+	require.Contains(t, out.String(), `"fabric":"tcp"`)
+	out.Reset()
+	errs.Reset()
+	code, err = launch.Run(testutil.Context(t, 60*time.Second), launch.Spec{
 		N: 1, Path: self, Args: fast("lat"), Env: []string{envCommand + "=1"}, Stdout: &out, Stderr: &errs, Timeout: testutil.Limit,
 	})
 	require.Error(t, err)

@@ -60,7 +60,7 @@ func OverlapInJob(ctx context.Context, req overlap.Request, emit func(overlap.Re
 	if err != nil {
 		return true, err
 	}
-	eng, err := rma.Open(ctx, nil)
+	eng, err := rma.Open(ctx, &rma.Config{Fabric: rma.Fabric(req.Fabric)})
 	if err != nil {
 		return cfg.Rank == 0, err
 	}
