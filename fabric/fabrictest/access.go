@@ -99,105 +99,25 @@ type attack struct {
 }
 
 func remoteAccess(r *rig) {
-	const page, n = 4096, 1000
-	// The target registers only a part of its memory, so that one byte beyond it shows.
-	mem := testutil.Scratch(r, 3*page)
-	g := testutil.Guard(mem, page, n)
-	testutil.Fill(g.Buf, 3, 0)
-	reg := func(m []byte, acc fabric.Access) fabric.Region {
-		x, err := r.b.link.Register(m, acc)
-		r.must(err, "register")
-		r.Cleanup(func() { r.must(x.Close(), "close region") })
-		return x
-	}
-	target := reg(g.Buf, fabric.AccessAll)
-	key := target.Key()
-	if key.Addr != fabric.Addr(g.Buf) || key.Len != n {
-		r.Fatalf("key of %d bytes at %#x: %+v", n, fabric.Addr(g.Buf), key)
-	}
-	none := reg(g.Buf, fabric.AccessLocalWrite).Key()
-	noWrite := reg(g.Buf, fabric.AccessAll&^fabric.AccessRemoteWrite).Key()
-	noRead := reg(g.Buf, fabric.AccessAll&^fabric.AccessRemoteRead).Key()
-	noAtomic := reg(g.Buf, fabric.AccessAll&^fabric.AccessRemoteAtomic).Key()
-	stale, err := r.b.link.Register(g.Buf, fabric.AccessAll)
-	r.must(err, "register")
-	staleKey := stale.Key()
-	r.must(stale.Close(), "close region")
-	r.must(stale.Close(), "close region again")
-	alloc := r.b.region(page+n, fabric.AccessAll)
-	ag := testutil.Guard(alloc.Bytes(), 0, 0)
-
-	var attacks []attack
-	for _, op := range []fabric.Op{fabric.OpWrite, fabric.OpRead, fabric.OpFetchAdd, fabric.OpCompareSwap} {
-		atomic := op == fabric.OpFetchAdd || op == fabric.OpCompareSwap
-		add := func(name string, mut func(w *fabric.WR)) { attacks = append(attacks, attack{name, op, mut}) }
-		unit := uint64(1)
-		if atomic {
-			unit = 8
-		}
-		add("wrong key", func(w *fabric.WR) { w.RKey ^= 0x00a5a500 })
-		add("key 0", func(w *fabric.WR) { w.RKey = 0 })
-		add("stale key", func(w *fabric.WR) { w.RKey = staleKey.RKey })
-		add("one before", func(w *fabric.WR) { w.RemoteAddr = key.Addr - unit })
-		add("one behind", func(w *fabric.WR) { w.RemoteAddr = key.Addr + n - w.Len() + unit })
-		add("far away", func(w *fabric.WR) { w.RemoteAddr = 1 << 12 })
-		add("wraps", func(w *fabric.WR) { w.RemoteAddr = 1<<64 - 8 })
-		add("address 0", func(w *fabric.WR) { w.RemoteAddr = 0 })
-		add("one behind allocated", func(w *fabric.WR) {
-			w.RKey, w.RemoteAddr = alloc.Key().RKey, alloc.Addr()+page+n-w.Len()+unit
-		})
-		add("one before allocated", func(w *fabric.WR) { w.RKey, w.RemoteAddr = alloc.Key().RKey, alloc.Addr()-unit })
-		add("no rights", func(w *fabric.WR) { w.RKey = none.RKey })
-		switch {
-		case op == fabric.OpWrite:
-			add("no write right", func(w *fabric.WR) { w.RKey = noWrite.RKey })
-			add("one behind, inline", func(w *fabric.WR) {
-				w.RemoteAddr = key.Addr + n - w.Len() + 1
-				w.Flags |= fabric.FlagInline
-			})
-			add("one behind, notified", func(w *fabric.WR) {
-				w.RemoteAddr = key.Addr + n - w.Len() + 1
-				w.Flags |= fabric.FlagNotify
-			})
-		case op == fabric.OpRead:
-			add("no read right", func(w *fabric.WR) { w.RKey = noRead.RKey })
-		default:
-			add("no atomic right", func(w *fabric.WR) { w.RKey = noAtomic.RKey })
-		}
-	}
-
+	v := newVictim(r)
 	by, byPeer := r.pair(fabric.EndpointOptions{})
-	local := r.a.region(page, fabric.AccessAll)
+	local := r.a.region(victimPage, fabric.AccessAll)
 	byReg := r.b.region(64, fabric.AccessAll)
-	for i, at := range attacks {
+	for i, at := range v.attacks() {
 		what := fmt.Sprintf("%v, %s", at.op, at.name)
 		c, peer := r.pair(fabric.EndpointOptions{})
 		lg := testutil.Guard(local.Bytes(), 128, 0)
-		bad := req(at.op, local, 128, 8, target, 0)
-		if at.op == fabric.OpRead || at.op == fabric.OpWrite {
-			bad.Local = []fabric.SGE{sge(local, 128, 200)}
-			if r.a.caps.MaxSGE > 1 { // else these are two requests of the wire
-				bad.Local = []fabric.SGE{sge(local, 128, 100), sge(local, 300, 100)}
-			}
-		}
-		bad.RemoteAddr = (key.Addr + 7) &^ 7
-		bad.Operand = 1
-		at.mut(&bad)
-		if bad.Flags&fabric.FlagInline != 0 {
-			bad.Local = []fabric.SGE{sge(local, 128, min(100, r.a.caps.MaxInline))}
-			bad.RemoteAddr = key.Addr + n - bad.Len() + 1
-		}
-		bad.ID = r.id()
+		bad := v.request(at, local)
 		if i%2 == 0 { // a failure is reported even if no completion was requested
 			bad.Flags |= fabric.FlagSignaled
 		}
 		good := req(fabric.OpWrite, local, 1000, 8, byReg, 8)
-		behind := req(fabric.OpWrite, local, 1000, 50, target, 100)
+		behind := req(fabric.OpWrite, local, 1000, 50, v.target, 100)
 		behind.Flags, behind.ID = fabric.FlagSignaled|fabric.FlagFence, r.id()
 		r.sick(c, peer, []fabric.WR{good, bad, behind}, []fabric.Status{fabric.StatusRemoteAccess}, what)
-		r.verify(g.Buf, 3, 0, what+": target")
-		r.intact(g, what+": target")
-		r.intact(ag, what+": allocated target")
+		r.verify(v.g.Buf, 3, 0, what+": target")
+		r.intact(v.g, what+": target")
+		r.intact(v.ag, what+": allocated target")
 		r.intact(lg, what+": local") // a refused read or atomic stores nothing
 		// Another endpoint still works, in both directions.
 		by.ok(req(fabric.OpWrite, local, 2000, 8, byReg, 0))
@@ -206,6 +126,103 @@ func remoteAccess(r *rig) {
 		r.must(peer.ep.Close(), "close")
 		r.idle()
 	}
+}
+
+// victim is memory of side b with keys that lack rights.
+type victim struct {
+	*rig
+	g      *testutil.Guarded // registered: target, and with the rights that the names say
+	target fabric.Region
+	key    fabric.RemoteKey // of target
+
+	none, noWrite, noRead, noAtomic, stale uint32 // keys of the same memory
+
+	alloc fabric.Region
+	ag    *testutil.Guarded // in alloc
+}
+
+const victimPage, victimBytes = 4096, 1000
+
+func newVictim(r *rig) *victim {
+	// The target registers only a part of its memory, so that one byte beyond it shows.
+	v := &victim{rig: r, g: testutil.Guard(testutil.Scratch(r, 3*victimPage), victimPage, victimBytes)}
+	testutil.Fill(v.g.Buf, 3, 0)
+	register := func(acc fabric.Access) fabric.Region {
+		x, err := r.b.link.Register(v.g.Buf, acc)
+		r.must(err, "register")
+		r.Cleanup(func() { r.must(x.Close(), "close region") })
+		return x
+	}
+	v.target = register(fabric.AccessAll)
+	v.key = v.target.Key()
+	if v.key.Addr != fabric.Addr(v.g.Buf) || v.key.Len != victimBytes {
+		r.Fatalf("key of %d bytes at %#x: %+v", victimBytes, fabric.Addr(v.g.Buf), v.key)
+	}
+	v.none = register(fabric.AccessLocalWrite).Key().RKey
+	v.noWrite = register(fabric.AccessAll &^ fabric.AccessRemoteWrite).Key().RKey
+	v.noRead = register(fabric.AccessAll &^ fabric.AccessRemoteRead).Key().RKey
+	v.noAtomic = register(fabric.AccessAll &^ fabric.AccessRemoteAtomic).Key().RKey
+	stale, err := r.b.link.Register(v.g.Buf, fabric.AccessAll)
+	r.must(err, "register")
+	v.stale = stale.Key().RKey
+	r.must(stale.Close(), "close region")
+	r.must(stale.Close(), "close region again")
+	v.alloc = r.b.region(victimPage+victimBytes, fabric.AccessAll)
+	v.ag = testutil.Guard(v.alloc.Bytes(), 0, 0)
+	return v
+}
+
+// attacks lists what a peer may try.
+func (v *victim) attacks() (attacks []attack) {
+	for _, op := range []fabric.Op{fabric.OpWrite, fabric.OpRead, fabric.OpFetchAdd, fabric.OpCompareSwap} {
+		add := func(name string, mut func(w *fabric.WR)) { attacks = append(attacks, attack{name, op, mut}) }
+		unit := uint64(1)
+		if op == fabric.OpFetchAdd || op == fabric.OpCompareSwap {
+			unit = 8
+		}
+		end, allocEnd := v.key.Addr+victimBytes, v.alloc.Addr()+victimPage+victimBytes
+		add("wrong key", func(w *fabric.WR) { w.RKey ^= 0x00a5a500 })
+		add("key 0", func(w *fabric.WR) { w.RKey = 0 })
+		add("stale key", func(w *fabric.WR) { w.RKey = v.stale })
+		add("one before", func(w *fabric.WR) { w.RemoteAddr = v.key.Addr - unit })
+		add("one behind", func(w *fabric.WR) { w.RemoteAddr = end - w.Len() + unit })
+		add("far away", func(w *fabric.WR) { w.RemoteAddr = 1 << 12 })
+		add("wraps", func(w *fabric.WR) { w.RemoteAddr = 1<<64 - 8 })
+		add("address 0", func(w *fabric.WR) { w.RemoteAddr = 0 })
+		add("one behind allocated", func(w *fabric.WR) { w.RKey, w.RemoteAddr = v.alloc.Key().RKey, allocEnd-w.Len()+unit })
+		add("one before allocated", func(w *fabric.WR) { w.RKey, w.RemoteAddr = v.alloc.Key().RKey, v.alloc.Addr()-unit })
+		add("no rights", func(w *fabric.WR) { w.RKey = v.none })
+		switch op {
+		case fabric.OpWrite:
+			add("no write right", func(w *fabric.WR) { w.RKey = v.noWrite })
+			add("one behind, inline", func(w *fabric.WR) { w.RemoteAddr, w.Flags = end-w.Len()+1, w.Flags|fabric.FlagInline })
+			add("one behind, notified", func(w *fabric.WR) { w.RemoteAddr, w.Flags = end-w.Len()+1, w.Flags|fabric.FlagNotify })
+		case fabric.OpRead:
+			add("no read right", func(w *fabric.WR) { w.RKey = v.noRead })
+		default:
+			add("no atomic right", func(w *fabric.WR) { w.RKey = v.noAtomic })
+		}
+	}
+	return attacks
+}
+
+// request returns the request of an attack.
+func (v *victim) request(at attack, local fabric.Region) fabric.WR {
+	bad := req(at.op, local, 128, 8, v.target, 0)
+	if at.op == fabric.OpRead || at.op == fabric.OpWrite {
+		bad.Local = []fabric.SGE{sge(local, 128, 200)}
+		if v.a.caps.MaxSGE > 1 { // else these are two requests of the wire
+			bad.Local = []fabric.SGE{sge(local, 128, 100), sge(local, 300, 100)}
+		}
+	}
+	bad.RemoteAddr = (v.key.Addr + 7) &^ 7
+	bad.Operand, bad.ID = 1, v.id()
+	at.mut(&bad)
+	if bad.Flags&fabric.FlagInline != 0 {
+		bad.Local = []fabric.SGE{sge(local, 128, min(100, v.a.caps.MaxInline))}
+		bad.RemoteAddr = v.key.Addr + victimBytes - bad.Len() + 1
+	}
+	return bad
 }
 
 // localAccess: pieces with a wrong key, out of bounds, or without the right to write.
