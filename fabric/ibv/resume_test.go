@@ -323,6 +323,18 @@ func TestResumptionThatFails(t *testing.T) {
 		"silent":    {func(int, []byte) []byte { return nil }, fabric.StatusPeerGone},
 		"ended":     {func(from int, b []byte) []byte { return b[:len(b)*(1-from)] }, fabric.StatusPeerGone},
 		"malformed": {func(from int, b []byte) []byte { return append(b, make([]byte, from)...) }, fabric.StatusRemoteInvalid},
+		"another port": {func(from int, b []byte) []byte {
+			if from == 1 && len(b) > 0 {
+				b[6] = 1
+			}
+			return b
+		}, fabric.StatusRemoteInvalid},
+		"names unasked": {func(from int, b []byte) []byte {
+			if from == 1 && len(b) > 0 {
+				b[5] = kindNames
+			}
+			return b
+		}, fabric.StatusRemoteInvalid},
 		"claims": {func(from int, b []byte) []byte {
 			if from == 1 && len(b) > 0 {
 				binary.LittleEndian.PutUint32(b[12:], (binary.LittleEndian.Uint32(b[12:])+100)&psnMask)
