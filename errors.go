@@ -20,7 +20,8 @@ import (
 //   - The peer died, left the job, closed its engine, or cannot be reached: ErrPeerGone.
 //   - The target refused a request: ErrRemoteAccess from that request. The connection is
 //     lost, although the peer is alive: all other operations on it, in flight and later, on
-//     both sides, fail with an error that wraps ErrFlushed and ErrRemoteAccess.
+//     both sides, fail with an error that wraps ErrFlushed and ErrRemoteAccess. At the target
+//     it wraps ErrFlushed alone over devices that do not tell why (rdma_rxe).
 //   - The connection was lost for another reason although the peer is alive: an error that
 //     wraps ErrFlushed and the reason. That is ErrReset if the peer has called Reset and this
 //     side has not seen before why, or while the connection was being made.
