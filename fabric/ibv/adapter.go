@@ -79,10 +79,8 @@ func (l *adapter) setup() (err error) {
 	}
 	l.chooseGID()
 	l.setCaps()
-	if l.epfd, err = joinFDs(l.ch.FD(), l.ctx.AsyncFD()); err != nil {
-		return err
-	}
-	return nil
+	l.epfd, err = joinFDs(l.ch.FD(), l.ctx.AsyncFD())
+	return err
 }
 
 // release releases the resources of setup.

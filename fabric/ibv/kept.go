@@ -25,7 +25,6 @@ type keep struct {
 	mem      []byte      // inline for each slot: the payload of inline writes
 	maxSGE   int
 	inline   int
-	mtu      verbs.MTU
 	mtuShift int
 	posted   uint32 // slots before this one are with the device
 	psn      uint32 // of the next packet
@@ -34,7 +33,7 @@ type keep struct {
 // begin makes room for as many requests as e has slots.
 func (k *keep) begin(e *endpoint, mtu verbs.MTU) (err error) {
 	n := len(e.slots)
-	k.maxSGE, k.inline, k.mtu, k.mtuShift = e.l.caps.MaxSGE, e.l.inline, mtu, bits.TrailingZeros(uint(mtu.Bytes()))
+	k.maxSGE, k.inline, k.mtuShift = e.l.caps.MaxSGE, e.l.inline, bits.TrailingZeros(uint(mtu.Bytes()))
 	k.reqs, k.pieces, k.psn = make([]kept, n), make([]verbs.SGE, n*k.maxSGE), e.psn
 	if k.inline > 0 {
 		k.mem, err = offheap.Alloc(n*k.inline, offheap.Regions)

@@ -35,23 +35,16 @@ func (l *Link) Poll(cs []fabric.Completion) int {
 	if l.refill {
 		l.refillAll()
 	}
-	got, err := l.cq.Poll(l.wcs[:min(len(cs)-n, len(l.wcs))])
-	if err != nil {
-		l.broken(&l.adapter)
-	}
-	if got == 0 {
+	k, got := l.pollPort(&l.adapter, cs[n:])
+	if n += k; got == 0 {
 		if l.idle++; l.idle%asyncEvery == 0 {
 			l.asyncEvents()
 			look(l)
 		}
 	}
-	for i := range got {
-		if l.handle(&l.adapter, &l.wcs[i], &cs[n], true) {
-			n++
-		}
-	}
-	if xs := l.spares.used.Load(); xs != nil && n < len(cs) {
-		n += l.pollSpares(*xs, cs[n:])
+	for _, x := range l.spares.opened() {
+		k, _ = l.pollPort(&x.adapter, cs[n:])
+		n += k
 	}
 	if l.splitting > 0 {
 		l.advanceAll()
@@ -98,20 +91,20 @@ func (l *Link) pumpFrom(at *adapter) (some bool) {
 	return some
 }
 
-// pollSpares polls the completion queues of spare ports.
-func (l *Link) pollSpares(xs []*spare, cs []fabric.Completion) (n int) {
-	for _, x := range xs {
-		got, err := x.cq.Poll(l.wcs[:min(len(cs)-n, len(l.wcs))])
-		if err != nil {
-			l.broken(&x.adapter)
-		}
-		for i := range got {
-			if l.handle(&x.adapter, &l.wcs[i], &cs[n], true) {
-				n++
-			}
+// pollPort polls the completion queue of a port once. It returns the number of completions in cs, and that of
+// the device's.
+// Hot path.
+func (l *Link) pollPort(at *adapter, cs []fabric.Completion) (n, got int) {
+	got, err := at.cq.Poll(l.wcs[:min(len(cs), len(l.wcs))])
+	if err != nil {
+		l.broken(at)
+	}
+	for i := range got {
+		if l.handle(at, &l.wcs[i], &cs[n], true) {
+			n++
 		}
 	}
-	return n
+	return n, got
 }
 
 // push appends to q, which has room for everything that can be outstanding.

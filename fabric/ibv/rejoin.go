@@ -390,7 +390,8 @@ func (r *resumption) connect(ctx context.Context, by *fabric.Courier) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBadLetter, err)
 	}
-	if min(a.mtu, e.at().mtu) < r.mtu {
+	mtu := verbs.MTUOf(1 << r.mtuShift)
+	if min(a.mtu, e.at().mtu) < mtu {
 		return fmt.Errorf("%w: path MTU %v", errBadLetter, a.mtu)
 	}
 	for {
@@ -399,7 +400,7 @@ func (r *resumption) connect(ctx context.Context, by *fabric.Courier) error {
 			e.mu.Unlock()
 			return errOver
 		}
-		attr, err := ready(e, &a, r.mtu)
+		attr, err := ready(e, &a, mtu)
 		st, qerr := e.qp.State()
 		e.mu.Unlock()
 		if err != nil && qerr == nil && st != verbs.StateInit { // it has failed already: the next one is needed

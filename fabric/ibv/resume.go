@@ -133,12 +133,9 @@ func (r *resumption) pass(wrs []verbs.SendWR) (n int, err error) {
 // passOver is pass over a spare port. It keeps the requests as they are.
 func (r *resumption) passOver(wrs []verbs.SendWR) (n int, err error) {
 	r.add(wrs)
-	if key, is := r.unnamed(wrs); is {
-		r.missing = key
-		suspend(r.e, errName)
+	if !r.translate(wrs) {
 		return len(wrs), nil
 	}
-	r.translate(wrs)
 	if n, err = r.e.qp.PostSend(wrs); n > 0 {
 		r.sent(uint32(wrs[n-1].ID) + 1)
 	}
@@ -332,13 +329,8 @@ func (r *resumption) resume() error {
 			l.wrs[i] = r.of(seq).wr
 			l.wrs[i].ID = e.tag | uint64(seq)
 		}
-		if e.over != nil {
-			if key, is := r.unnamed(l.wrs[:n]); is {
-				r.missing = key
-				suspend(e, errName)
-				return errAgain
-			}
-			r.translate(l.wrs[:n])
+		if e.over != nil && !r.translate(l.wrs[:n]) {
+			return errAgain
 		}
 		k, err := e.qp.PostSend(l.wrs[:n])
 		r.sent(r.posted + uint32(k))

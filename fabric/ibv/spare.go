@@ -169,9 +169,7 @@ func (x *spare) add(r *region) error {
 
 // remove undoes add, if there was one. Called with Link.mu of the link's own port held.
 func (x *spare) remove(r *region) error {
-	x.mu.RLock()
-	t, is := x.twins[r.lkey]
-	x.mu.RUnlock()
+	t, is := x.twins[r.lkey] // changed under Link.mu only
 	if !is {
 		return nil
 	}
@@ -257,9 +255,14 @@ func named(w *verbs.SendWR) bool {
 }
 
 // translate puts the keys of the port in use into requests, which it modifies. Keys that nobody knows stay:
-// the device refuses them.
+// the device refuses them. If the peer must name one first, it suspends the endpoint instead, and returns false.
 // Hot path, of endpoints on a spare port.
-func (r *resumption) translate(wrs []verbs.SendWR) {
+func (r *resumption) translate(wrs []verbs.SendWR) bool {
+	if key, is := r.unnamed(wrs); is {
+		r.missing = key
+		suspend(r.e, errName)
+		return false
+	}
 	x, p := r.e.over, &r.e.l.spares
 	if p.list == nil {
 		p.list = make([]verbs.SGE, 0, chainMax*maxSGE)
@@ -283,6 +286,7 @@ func (r *resumption) translate(wrs []verbs.SendWR) {
 		}
 		w.SGL = list[n:len(list):len(list)]
 	}
+	return true
 }
 
 // apart returns the number of requests of wrs before the first atomic that must not be posted over the port
