@@ -22,7 +22,7 @@
 // modules.go cpio.go (qemu's kernel), umlkernel.go umlpatch.go (uml's), plan.go (what host
 // and guest tell each other), machine.go qemu.go uml.go native.go (starting and
 // stopping), output.go (live output), guest.go steps.go (inside),
-// topology.go (RDMA devices), run.go suite.go rails.go overlap.go perf.go perfinside.go perfparse.go (the
+// topology.go (RDMA devices), run.go suite.go bench.go rails.go overlap.go perf.go perfinside.go perfparse.go (the
 // commands).
 //
 // Invariants: a cache entry is complete or absent; no process or directory of a command

@@ -5,38 +5,29 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/seed33544411/rma/internal/bytesize"
 )
 
 // overlapOptions are the flags of the overlap command.
 type overlapOptions struct {
-	Options
-	rate, fabric, sizes, ops, ratios string
-	rounds                           int
-	time                             time.Duration
+	benchOptions
+	rate, fabric, ratios string
 }
 
 func parseOverlap(args []string) (overlapOptions, error) {
-	o := overlapOptions{Options: Options{Topology: "guests"}}
-	fs := flag.NewFlagSet("overlap", flag.ContinueOnError)
-	o.common(fs)
+	var o overlapOptions
+	fs := o.flags("overlap", "guests", 1)
 	fs.StringVar(&o.rate, "rate", "1M", "the rate of the wire in either direction, in bytes a second: so low that the processors have little to do")
 	fs.StringVar(&o.fabric, "fabric", "verbs", "verbs or tcp")
 	fs.StringVar(&o.sizes, "sizes", "64K,1M", "sizes")
 	fs.StringVar(&o.ops, "ops", "message,put,get", "message, put, get")
 	fs.StringVar(&o.ratios, "ratios", "1", "lengths of the computation, as multiples of the communication")
-	fs.IntVar(&o.rounds, "rounds", 1, "number of repetitions")
-	fs.DurationVar(&o.time, "time", 200*time.Millisecond, "time of a series")
-	fs.DurationVar(&o.Timeout, "timeout", time.Hour, "time for everything, boot included")
 	if err := parseFlags(fs, args); err != nil {
 		return o, err
 	}
@@ -77,9 +68,8 @@ func (o *overlapOptions) steps(bench string) ([]Step, error) {
 	}
 	return []Step{{
 		Name: fmt.Sprintf("%s, %s a second", o.fabric, o.rate), Timeout: stepTimeout, Rates: []int64{rate},
-		Env: []string{"RMA_SIZE=2", "RMA_ROOT=" + nodeAddr(0) + ":7117", "RMA_TOKEN=5eed5eed5eed5eed5eed5eed5eed5eed", "RMA_FABRIC=" + o.fabric},
-		Argv: []string{"sh", "-c", overlapRank, "sh", bench, "overlap", "-q", "--fabric", o.fabric, "--format", "json",
-			"--sizes", o.sizes, "--op", o.ops, "--ratios", o.ratios, "--rounds", strconv.Itoa(o.rounds), "--time", o.time.String()},
+		Env:  []string{"RMA_SIZE=2", "RMA_ROOT=" + nodeAddr(0) + ":7117", "RMA_TOKEN=5eed5eed5eed5eed5eed5eed5eed5eed", "RMA_FABRIC=" + o.fabric},
+		Argv: append(append([]string{"sh", "-c", overlapRank, "sh"}, o.argv(bench, "overlap", o.fabric)...), "--op", o.ops, "--ratios", o.ratios),
 	}}, nil
 }
 
