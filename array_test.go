@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -126,7 +127,7 @@ func TestPlaceOf(t *testing.T) {
 				require.Contains(t, []Distance{DistanceCache, DistanceHost, DistanceSelf}, got.Distance)
 				require.Equal(t, to == e.Rank(), got.Distance == DistanceSelf)
 				require.Equal(t, Place{
-					LocalRank: to, LocalSize: 3, Distance: got.Distance, Maps: caps.MapsAlloc, AtomicCPU: caps.AtomicCPU,
+					LocalRank: to, LocalSize: 3, Processors: cpu.Allowed().Len(), Distance: got.Distance, Maps: caps.MapsAlloc, AtomicCPU: caps.AtomicCPU,
 				}, got)
 			}
 		}

@@ -35,6 +35,10 @@ type Place struct {
 	LocalSize int      // number of ranks on its host
 	Distance  Distance // from this rank
 
+	// Processors is the number of processors of its host that the ranks there may use, all
+	// together; 0 if one of them does not know which it may use.
+	Processors int
+
 	// Maps says that the link maps memory of Alloc and Window of that rank into this
 	// process: small operations on it are loads, stores and atomics of this processor.
 	Maps bool
@@ -50,7 +54,7 @@ type Place struct {
 func PlaceOf(p *Peer) Place {
 	at, caps := p.eng.bringup.Place(p.rank), p.eng.links[p.link].Caps()
 	r := Place{
-		Host: at.Host, LocalRank: at.LocalRank, LocalSize: at.LocalSize,
+		Host: at.Host, LocalRank: at.LocalRank, LocalSize: at.LocalSize, Processors: at.Processors,
 		Distance: DistanceNetwork, Maps: caps.MapsAlloc, AtomicCPU: caps.AtomicCPU,
 	}
 	switch {

@@ -349,16 +349,20 @@ func (t *team) share(f *figures, b *board, areas bool) {
 }
 
 // processors returns the number of processors that the ranks of the team have together, if all
-// hosts are as this one.
+// hosts are as this one. Ranks that are bound have those of all of them.
 func (t *team) processors() int {
 	here, p := 0, len(t.ranks)
-	host := rma.PlaceOf(t.eng.Peer(t.eng.Rank())).Host
+	mine := rma.PlaceOf(t.eng.Peer(t.eng.Rank()))
 	for _, r := range t.ranks {
-		if rma.PlaceOf(t.eng.Peer(r)).Host == host {
+		if rma.PlaceOf(t.eng.Peer(r)).Host == mine.Host {
 			here++
 		}
 	}
-	if n := cpu.Allowed().Len(); n < here {
+	n := mine.Processors
+	if n == 0 {
+		n = cpu.Allowed().Len()
+	}
+	if n < here {
 		return (p*n + here - 1) / here
 	}
 	return p

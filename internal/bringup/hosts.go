@@ -2,6 +2,7 @@ package bringup
 
 import (
 	"runtime"
+	"slices"
 
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/links"
@@ -72,6 +73,7 @@ func (c *Config) spin(p cpu.SpinPolicy) cpu.SpinPolicy {
 type Place struct {
 	Host                 int // among the hosts of the job, in the order of their lowest ranks
 	LocalRank, LocalSize int // among the ranks of that host
+	Processors           int // that the ranks of that host may use; 0: one of them has not stated its own
 	Here                 bool
 	Near                 topo.Near // distance to this rank, if on this host
 }
@@ -88,18 +90,25 @@ func (l *Links) Place(rank int) Place {
 
 // placesOf returns the places of ranks, without what depends on the rank that asks.
 func placesOf(hosts []links.Offer) []Place {
-	places, numbers, sizes := make([]Place, len(hosts)), map[string]int{}, []int(nil)
+	places, numbers, sets := make([]Place, len(hosts)), map[string]int{}, [][]cpu.Set(nil)
 	for r, o := range hosts {
 		n, seen := numbers[o.Host]
 		if !seen {
 			n = len(numbers)
-			numbers[o.Host], sizes = n, append(sizes, 0)
+			numbers[o.Host], sets = n, append(sets, nil)
 		}
-		places[r] = Place{Host: n, LocalRank: sizes[n]}
-		sizes[n]++
+		places[r] = Place{Host: n, LocalRank: len(sets[n])}
+		sets[n] = append(sets[n], o.CPUs)
+	}
+	processors := make([]int, len(sets))
+	for n, of := range sets {
+		if silent := slices.ContainsFunc(of, func(s cpu.Set) bool { return s.Len() == 0 }); !silent {
+			processors[n] = cpu.Union(of).Len()
+		}
 	}
 	for r := range places {
-		places[r].LocalSize = sizes[places[r].Host]
+		p := &places[r]
+		p.LocalSize, p.Processors = len(sets[p.Host]), processors[p.Host]
 	}
 	return places
 }

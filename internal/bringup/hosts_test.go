@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/topo"
 )
 
 func TestConfiguredSpinPolicy(t *testing.T) {
@@ -31,15 +32,21 @@ type onRank struct {
 
 func (j onRank) Rank() int { return j.rank }
 
-// Hosts are numbered by their lowest ranks, and ranks within a host by rank.
+// Hosts are numbered by their lowest ranks, and ranks within a host by rank. Those of a host have the
+// processors that they are bound to, if all have stated them.
 func TestPlace(t *testing.T) {
 	l := &Links{job: onRank{rank: 2}}
-	for _, host := range []string{"b", "a", "b", "c", "a", "b"} {
-		l.hosts = append(l.hosts, links.Offer{Host: host, CPUs: cpu.Set{}})
+	for i, host := range []string{"b", "a", "b", "c", "a", "b"} {
+		l.hosts = append(l.hosts, links.Offer{Host: host, CPUs: []cpu.Set{{}, cpu.Of(0), cpu.Of(1), cpu.Of(3, 4), cpu.Of(0, 2), cpu.Of(3)}[i]})
 	}
 	for rank, want := range []Place{
-		{0, 0, 3, true, 0}, {1, 0, 2, false, 0}, {0, 1, 3, true, 0}, {2, 0, 1, false, 0}, {1, 1, 2, false, 0}, {0, 2, 3, true, 0},
+		{Host: 0, LocalRank: 0, LocalSize: 3, Here: true}, {Host: 1, LocalRank: 0, LocalSize: 2, Processors: 2},
+		{Host: 0, LocalRank: 1, LocalSize: 3, Here: true}, {Host: 2, LocalRank: 0, LocalSize: 1, Processors: 2},
+		{Host: 1, LocalRank: 1, LocalSize: 2, Processors: 2}, {Host: 0, LocalRank: 2, LocalSize: 3, Here: true},
 	} {
+		if want.Here {
+			want.Near = topo.Local(l.hosts[rank].CPUs).Between(l.hosts[2].CPUs, l.hosts[rank].CPUs)
+		}
 		require.Equal(t, want, l.Place(rank), "rank %d", rank)
 	}
 }
