@@ -29,6 +29,7 @@ type collFlags struct {
 	choice bool
 	peers  []string
 	copies bool
+	bind   string
 	plot   bool
 }
 
@@ -47,12 +48,15 @@ With --peers, measure MPI libraries as well, operation by operation in turn, by 
 that is compiled with their mpicc and makes the same series. The ratio is the time of the
 library over that of rma, the median of the rounds; above 1, rma is ahead. Libraries that
 are not installed are named and left out. mpich-async is MPICH with MPICH_ASYNC_PROGRESS=1.
+Ranks of rma and of the libraries are bound to cores in the same way, as rmarun --bind binds them:
+by default to a core each, if there are as many, else not. Libraries that poll without
+yielding are slower by orders of magnitude if they are not bound and the system leaves two ranks on one processor.
 With --two-copies, measure shm also with two copies of large data, into memory that the
 ranks share and out of it (double buffering, RMA_DISABLE_CMA=1), in turn: the ratio is the
 time with two copies over that of the copies that are chosen otherwise.
 There may be more ranks than processors: rma and Open MPI yield the processor then, while
 Debian's MPICH polls until its time slice ends.
---format json writes a line for each library (op, size, ranks, fabric, us, max_us, and
+--format json writes a line for each library (op, size, ranks, fabric, bind, us, max_us, and
 peer, ratio, ratio_min, ratio_max of a peer).
 
 With --choice, measure each operation by every algorithm and by the automatic choice, in
@@ -68,6 +72,7 @@ choice (algorithm auto), and at last a summary.`,
 		Example: `  rmabench coll --ranks 4
   rmabench coll --ops barrier,allreduce --sizes 8:1M --ranks 2 --fabric tcp
   rmabench coll --ops allreduce,alltoall --sizes 64K:4M --ranks 2,8 --fabric shm --peers openmpi,mpich --plot
+  rmabench coll --ops barrier --ranks 2 --fabric shm --peers openmpi --bind none
   RMA_COLL_ALGORITHM=allreduce=ring rmabench coll --ops allreduce --sizes 1M --ranks 8 --format json
   rmabench coll --ops barrier,allreduce --sizes 8 --ranks 2,4 --fabric shm --call persistent
   RMA_COLL_ALGORITHM=alltoall=single rmabench coll --ops alltoall --sizes 4K:4M --ranks 8 --fabric shm --two-copies --plot
@@ -103,6 +108,7 @@ choice (algorithm auto), and at last a summary.`,
 	fl.Lookup("rounds").Usage += fmt.Sprintf(" (with --choice: default %d)", collective.ChoiceRounds)
 	fl.Lookup("time").Usage += fmt.Sprintf(" (with --choice: default %v)", collective.ChoiceTime)
 	fl.StringVar(&f.req.Call, "call", collective.Calls[0], "the form that is measured: blocking, started (a start and a wait), or persistent (the same of an operation that is prepared once)")
+	fl.StringVar(&f.bind, "bind", collective.BindAuto, "bind ranks, of the libraries as well, to cores: "+strings.Join(collective.Binds, ", ")+" (scatter if there is a core for each rank, else none)")
 	fl.BoolVar(&f.choice, "choice", false, "compare the automatic choice with every algorithm, measured and predicted")
 	fl.BoolVar(&f.copies, "two-copies", false, "measure also with two copies of large data through shared memory, in turn")
 	fl.BoolVar(&f.plot, "plot", false, "draw the ratios as bars")
@@ -153,6 +159,9 @@ func (f *collFlags) requests() (reqs []collective.Request, err error) {
 	for _, p := range f.ranks {
 		req := f.req
 		req.Ranks, req.Choice = p, f.choice
+		if req.Bind, err = collective.ParseBind(f.bind, p); err != nil {
+			return nil, err
+		}
 		if err := req.Check(); err != nil {
 			return nil, err
 		}

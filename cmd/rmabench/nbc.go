@@ -10,6 +10,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench/collective"
 	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/topo"
 )
 
 // nbcFlags are the flags of nbc.
@@ -21,7 +22,7 @@ type nbcFlags struct {
 // nbcCommand returns the command that measures how much of collective operations a computation
 // hides.
 func nbcCommand(s streams) *cobra.Command {
-	f := &nbcFlags{}
+	f := &nbcFlags{collFlags: collFlags{bind: topo.None.String()}} // placed binds
 	cmd := &cobra.Command{
 		Use: "nbc", Short: "Measure how much of non-blocking collective operations a computation hides", Args: noArgs,
 		Long: `Measure non-blocking collective operations of package coll among ranks that this command

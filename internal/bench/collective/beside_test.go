@@ -10,7 +10,7 @@ import (
 func TestBeside(t *testing.T) {
 	t.Parallel()
 	r := func(peer string, ranks int, us float64) Result {
-		return Result{Op: "scan", Size: 8, Ranks: ranks, Fabric: "shm", Peer: peer, US: us, MaxUS: 2 * us}
+		return Result{Op: "scan", Size: 8, Ranks: ranks, Fabric: "shm", Bind: "none", Peer: peer, US: us, MaxUS: 2 * us}
 	}
 	want := r("mpich", 2, 60)
 	want.Ratio, want.RatioMin, want.RatioMax = 3.5, 2, 5
@@ -19,8 +19,8 @@ func TestBeside(t *testing.T) {
 
 	var w bytes.Buffer
 	require.NoError(t, WriteText(&w, rs))
-	require.Regexp(t, `scan +8 +2 +shm +20.00 +40.00  rma\n`, w.String())
-	require.Regexp(t, `scan +8 +2 +shm +60.00 +120.00  mpich +3.50  2.00–5.00 +ahead\n`, w.String())
+	require.Regexp(t, `scan +8 +2 +shm +none +20.00 +40.00  rma\n`, w.String())
+	require.Regexp(t, `scan +8 +2 +shm +none +60.00 +120.00  mpich +3.50  2.00–5.00 +ahead\n`, w.String())
 	w.Reset()
 	require.NoError(t, WriteText(&w, rs[:1]))
 	require.NotContains(t, w.String(), "library")

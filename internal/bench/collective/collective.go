@@ -6,13 +6,14 @@
 //
 //	collective.go  Request, Run; the latency of operations
 //	kernel.go      an operation with its memory, and what it must compute
+//	bind.go        how the ranks are bound to cores
 //	nbc.go         how much of a non-blocking operation a computation hides, as IMB-NBC does
 //	beside.go      the results of several libraries in turn
 //	choice.go      the automatic choice and each algorithm in turns
 //	format.go      tables and JSON lines
 //
-// It imports the root package, coll, internal/bench, internal/bench/choice and
-// internal/bench/overlap.
+// It imports the root package, coll, internal/bench, internal/bench/choice, internal/bench/overlap,
+// internal/launch and internal/topo.
 package collective
 
 import (
@@ -27,6 +28,7 @@ import (
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/coll"
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/topo"
 )
 
 // ErrRequest says that a request cannot be carried out.
@@ -53,6 +55,7 @@ type Request struct {
 	NBC    bool          `json:"nbc"`    // measure what a computation hides, instead
 	Copies bool          `json:"copies"` // shm copies private memory twice, through memory that ranks share, not once: RMA_DISABLE_CMA
 	Call   string        `json:"call"`   // the form whose latency is measured, one of Calls; empty: the first
+	Bind   topo.Policy   `json:"bind"`   // how ranks, of other libraries as well, are bound to cores
 }
 
 // Cells is the number of operations and sizes; a barrier has no size.
@@ -124,6 +127,7 @@ type Result struct {
 	Size   int     `json:"size"`
 	Ranks  int     `json:"ranks"`
 	Fabric string  `json:"fabric"`
+	Bind   string  `json:"bind"`   // how the ranks are bound to cores, a name of topo.Policy
 	US     float64 `json:"us"`     // µs of a call, averaged over the ranks
 	MaxUS  float64 `json:"max_us"` // of the slowest rank
 
@@ -179,7 +183,7 @@ func runLatency(ctx context.Context, t *coll.Team, req *Request, emit func(Resul
 	for range req.Rounds {
 		for _, op := range req.Ops {
 			for _, n := range req.SizesOf(op) {
-				k := Result{Op: op, Size: n, Ranks: t.Size(), Fabric: req.Fabric}
+				k := Result{Op: op, Size: n, Ranks: t.Size(), Fabric: req.Fabric, Bind: req.Bind.String()}
 				if req.Copies {
 					k.Peer = TwoCopies
 				}
@@ -206,7 +210,7 @@ func runLatency(ctx context.Context, t *coll.Team, req *Request, emit func(Resul
 
 // cell is the same for the results of all rounds of a library, operation and size.
 func (r *Result) cell() Result {
-	return Result{Op: r.Op, Size: r.Size, Ranks: r.Ranks, Fabric: r.Fabric, Peer: r.Peer}
+	return Result{Op: r.Op, Size: r.Size, Ranks: r.Ranks, Fabric: r.Fabric, Bind: r.Bind, Peer: r.Peer}
 }
 
 // share gives all ranks the request of rank 0.

@@ -14,7 +14,7 @@ import (
 // WriteText writes results as a table.
 func WriteText(w io.Writer, rs []Result) error {
 	beside := slices.ContainsFunc(rs, func(r Result) bool { return r.Peer != "" })
-	head := fmt.Sprintf("%-14s%8s%7s%8s%13s%13s", "operation", "bytes", "ranks", "link", "us", "slowest us")
+	head := fmt.Sprintf("%-14s%8s%7s%8s%9s%13s%13s", "operation", "bytes", "ranks", "link", "bind", "us", "slowest us")
 	if beside {
 		head += fmt.Sprintf("  %-12s%8s  %-14s", "library", "ratio", "range")
 	}
@@ -22,7 +22,7 @@ func WriteText(w io.Writer, rs []Result) error {
 		return err
 	}
 	for _, r := range rs {
-		line := fmt.Sprintf("%-14s%8s%7d%8s%13.2f%13.2f", r.Op, bench.FormatSize(r.Size), r.Ranks, r.Fabric, r.US, r.MaxUS)
+		line := fmt.Sprintf("%-14s%8s%7d%8s%9s%13.2f%13.2f", r.Op, bench.FormatSize(r.Size), r.Ranks, r.Fabric, r.Bind, r.US, r.MaxUS)
 		switch {
 		case r.Peer != "":
 			verdict := "ahead"

@@ -28,7 +28,7 @@ const collectiveLimit = 2 * time.Minute
 // Latency measures every operation and size of r once. The program checks the results.
 func (c *Collective) Latency(ctx context.Context, r *collective.Request) (rs []collective.Result, err error) {
 	err = c.cells(ctx, "coll", r, func(op string, size int, v []float64) {
-		rs = append(rs, collective.Result{Peer: c.Name, Op: op, Size: size, Ranks: r.Ranks, Fabric: c.fabric, US: v[0], MaxUS: v[1]})
+		rs = append(rs, collective.Result{Peer: c.Name, Op: op, Size: size, Ranks: r.Ranks, Fabric: c.fabric, Bind: r.Bind.String(), US: v[0], MaxUS: v[1]})
 	})
 	return rs, err
 }
@@ -50,7 +50,7 @@ func (c *Collective) cells(ctx context.Context, what string, r *collective.Reque
 		sizes = append(sizes, strconv.Itoa(n))
 	}
 	limit := collectiveLimit + 8*time.Duration(r.Cells())*r.Time
-	out, err := c.run(ctx, &c.libraries[0], limit, r.Ranks, what, strings.Join(r.Ops, ","), strings.Join(sizes, ","),
+	out, err := c.run(ctx, &c.libraries[0], limit, r.Ranks, r.Bound(), what, strings.Join(r.Ops, ","), strings.Join(sizes, ","),
 		strconv.FormatFloat(float64(r.Time)/float64(time.Millisecond), 'g', -1, 64))
 	if err != nil {
 		return fmt.Errorf("collective operations of %s: %w", c.Name, err)

@@ -1,13 +1,16 @@
 package compare
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/bench/collective"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/topo"
 )
 
 func TestParseCells(t *testing.T) {
@@ -56,9 +59,9 @@ func TestCollectiveOfPeersInstalledHere(t *testing.T) {
 			t.Log(err)
 			continue
 		}
-		req := &collective.Request{Ops: collective.Ops, Sizes: []int{8, 24}, Ranks: 2, Time: time.Microsecond}
+		req := &collective.Request{Ops: collective.Ops, Sizes: []int{8, 24}, Ranks: 2, Time: time.Microsecond, Bind: topo.Scatter}
 		if name == "openmpi" {
-			req.Ranks = 3
+			req.Ranks, req.Bind = 3, topo.None
 		}
 		rs, err := c.Latency(ctx, req)
 		require.NoError(t, err)
@@ -66,6 +69,7 @@ func TestCollectiveOfPeersInstalledHere(t *testing.T) {
 		for _, r := range rs {
 			require.Equal(t, name, r.Peer)
 			require.Equal(t, req.Ranks, r.Ranks)
+			require.Equal(t, req.Bind.String(), r.Bind)
 			require.Positive(t, r.US)
 			require.GreaterOrEqual(t, r.MaxUS, r.US*0.999)
 		}
@@ -80,4 +84,12 @@ func TestCollectiveOfPeersInstalledHere(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.NoDirExists(t, c.dir)
 	}
+}
+
+// Each rank of a library runs on the processors of its place.
+func TestRanksOfLibrariesAreBound(t *testing.T) {
+	t.Parallel()
+	places := []topo.Binding{{CPUs: cpu.Of(0, 1, 4)}, {CPUs: cpu.Of(7)}}
+	require.Equal(t, strings.Fields("-n 1 taskset -c 0-1,4 program 8 : -n 1 taskset -c 7 program 8"), mpiBound([]string{"program", "8"}, 2, places))
+	require.Equal(t, strings.Fields("-n 2 program 8"), mpiBound([]string{"program", "8"}, 2, nil))
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"slices"
 	"strconv"
+
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // openmpi is Open MPI. Ping-pong is by NetPIPE, the other tests by csrc/mpi.c, because no
@@ -81,20 +83,25 @@ func mpiRanks(launch []string, pingpong string, j *Job) []string {
 	})
 }
 
-// mpiSides returns a launcher's arguments for two ranks, each pinned to a processor by
-// taskset, because launchers number processors in different ways.
+// mpiSides returns a launcher's arguments for two ranks, each pinned to a processor.
 func mpiSides(launch []string, j *Job, program func(side int) []string) []string {
 	for side := range 2 {
 		if side > 0 {
 			launch = append(launch, ":")
 		}
-		launch = append(launch, "-n", "1")
+		p := program(side)
 		if core, pinned := j.Core(side); pinned {
-			launch = append(launch, "taskset", "-c", strconv.Itoa(core))
+			p = bound(cpu.Of(core), p)
 		}
-		launch = append(launch, program(side)...)
+		launch = append(append(launch, "-n", "1"), p...)
 	}
 	return launch
+}
+
+// bound returns the arguments of a program that is bound to processors, by taskset, because launchers number
+// processors in different ways.
+func bound(s cpu.Set, program []string) []string {
+	return append([]string{"taskset", "-c", s.String()}, program...)
 }
 
 // parseMPI parses the output of the program that mpiRanks chose.

@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed33544411/rma/internal/topo"
 )
 
 // mpiLibrary is an MPI library that programs of csrc are compiled with.
@@ -88,9 +91,9 @@ func newMPIProgram(ctx context.Context, source, fabric string, names []string) (
 // Close removes the programs.
 func (m *mpiProgram) Close() error { return os.RemoveAll(m.dir) }
 
-// run starts the program of a library with args on ranks of this host, which are not pinned, and
-// returns its output.
-func (m *mpiProgram) run(ctx context.Context, l *mpiLibrary, limit time.Duration, ranks int, args ...string) ([]byte, error) {
+// run starts the program of a library with args on ranks of this host, which are bound to places if
+// there are any, and returns its output.
+func (m *mpiProgram) run(ctx context.Context, l *mpiLibrary, limit time.Duration, ranks int, places []topo.Binding, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w in %v", ErrStuck, limit))
 	defer cancel()
 	j := &Job{Fabric: m.fabric, Place: Place{Addr: "127.0.0.1"}, Dir: filepath.Join(m.dir, l.name)}
@@ -98,9 +101,9 @@ func (m *mpiProgram) run(ctx context.Context, l *mpiLibrary, limit time.Duration
 	if err != nil {
 		return nil, err
 	}
-	launch = append(launch, "-n", fmt.Sprint(ranks), compiled(j.Dir))
+	launch = append(launch, mpiBound(append([]string{compiled(j.Dir)}, args...), ranks, places)...)
 	var out, told bounded
-	c := command(ctx, append(launch, args...), slices.Concat(env, l.env), &out, &told)
+	c := command(ctx, launch, slices.Concat(env, l.env), &out, &told)
 	if err := run(c); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -108,6 +111,20 @@ func (m *mpiProgram) run(ctx context.Context, l *mpiLibrary, limit time.Duration
 		return nil, fmt.Errorf("%s: %w%s", launch[0], err, tail(&told, &out))
 	}
 	return out.Bytes(), nil
+}
+
+// mpiBound returns a launcher's arguments for ranks of a program, each bound to its place if there are any.
+func mpiBound(program []string, ranks int, places []topo.Binding) (out []string) {
+	if places == nil {
+		return append([]string{"-n", strconv.Itoa(ranks)}, program...)
+	}
+	for i := range places {
+		if i > 0 {
+			out = append(out, ":")
+		}
+		out = append(append(out, "-n", "1"), bound(places[i].CPUs, program)...)
+	}
+	return out
 }
 
 // parsePoint returns the n numbers behind the words of want in a line of out. The first line that begins

@@ -49,7 +49,7 @@ func (o *Overlap) Round(ctx context.Context, r *overlap.Request, round int, emit
 			if x.What == "overlap" {
 				args, parse = overlapArgs(&x), parseOverlap
 			}
-			out, err := o.run(ctx, l, overlapLimit+8*r.Time, 2, append(slices.Clone(args), series)...)
+			out, err := o.run(ctx, l, overlapLimit+8*r.Time, 2, nil, append(slices.Clone(args), series)...)
 			if err == nil {
 				err = parse(out, &x)
 			}

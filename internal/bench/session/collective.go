@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/bench/collective"
-	"github.com/seed33544411/rma/internal/launch"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/topo"
 )
@@ -39,10 +38,10 @@ func collectiveLocal[T any](ctx context.Context, req collective.Request, stderr 
 	if req.Copies {
 		spec.Env = append(spec.Env, links.EnvDisableCMA+"=1")
 	}
-	if placed {
-		spec.Bind, _ = launch.Place(topo.Scatter, spec.N)
-		spec.BindProgress = true
+	if spec.BindProgress = placed; placed {
+		req.Bind = topo.Scatter
 	}
+	spec.Bind = req.Bound()
 	want := req.Cells()
 	if req.NBC {
 		want *= req.Rounds
