@@ -314,7 +314,7 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 	red := func(lo, hi, n int) []affine { return want(seed, lo, hi, n, affines, combine) }
 	wants, gots := make([][]affine, p), make([][]affine, p)
 	for r := range p {
-		var send, recv blocks[affine]
+		send, recv := &blocks[affine]{}, &blocks[affine]{}
 		var w, got []affine
 		one := func(in []affine) { // data of this rank, whole, in and out
 			got = slices.Clone(none[:len(in)])

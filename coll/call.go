@@ -12,10 +12,10 @@ func invalid(k kind, format string, args ...any) *Request {
 
 // begin starts an operation of elements T. send and recv are the memory of the call, whole or
 // in blocks.
-func begin[T any](t *Team, k kind, root, count int, send, recv blocks[T], op Op[T]) *Request {
-	o := t.t.unused()
+func begin[T any](t *Team, k kind, root, count int, send, recv *blocks[T], op Op[T]) *Request {
+	o := t.unused()
 	if err := setArguments(&o.arguments, k, t.Rank(), t.Size(), root, count, send, recv, op); err != nil {
-		t.t.reuse(o)
+		t.reuse(o)
 		return refused(err)
 	}
 	return t.start(o)
@@ -37,7 +37,7 @@ func (a *arguments) clear(rank, team int) {
 }
 
 // setArguments sets a to a call.
-func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, recv blocks[T], op Op[T]) error {
+func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, recv *blocks[T], op Op[T]) error {
 	e, err := elementOf[T]()
 	if err != nil {
 		return fmt.Errorf("coll: %v: %w", k, err)
@@ -73,7 +73,7 @@ func setArguments[T any](a *arguments, k kind, me, p, root, count int, send, rec
 }
 
 // addBlocks appends blocks to the buffers of a call, and their names to ms.
-func addBlocks[T any](ms []mem, bufs [][]byte, bs blocks[T]) ([]mem, [][]byte) {
+func addBlocks[T any](ms []mem, bufs [][]byte, bs *blocks[T]) ([]mem, [][]byte) {
 	for i := range bs.p {
 		b := bytesOf(bs.at(i))
 		ms = append(ms, mem{int32(len(bufs)), 0, len(b)})
@@ -82,7 +82,8 @@ func addBlocks[T any](ms []mem, bufs [][]byte, bs blocks[T]) ([]mem, [][]byte) {
 	return ms, bufs
 }
 
-// blocks are p blocks of memory: those of a list, or of n elements one behind the other.
+// blocks are p blocks of memory: those of a list, or of n elements one behind the other. They are passed by
+// reference: a copy would wait for the stores of the fields.
 type blocks[T any] struct {
 	p, n int
 	all  []T
@@ -98,17 +99,17 @@ func (b *blocks[T]) at(i int) []T {
 }
 
 // whole returns s as the only block.
-func whole[T any](s []T) blocks[T] { return blocks[T]{p: 1, n: len(s), all: s} }
+func whole[T any](s []T) *blocks[T] { return &blocks[T]{p: 1, n: len(s), all: s} }
 
 // equal divides s into p blocks of n elements.
-func equal[T any](s []T, p, n int) blocks[T] { return blocks[T]{p: p, n: n, all: s} }
+func equal[T any](s []T, p, n int) *blocks[T] { return &blocks[T]{p: p, n: n, all: s} }
 
 // listed returns the blocks of a list.
-func listed[T any](list [][]T) blocks[T] { return blocks[T]{p: len(list), list: list} }
+func listed[T any](list [][]T) *blocks[T] { return &blocks[T]{p: len(list), list: list} }
 
 // StartBarrier starts a barrier: it is complete when all ranks have started it.
 func StartBarrier(t *Team) *Request {
-	o := t.t.unused()
+	o := t.unused()
 	o.problem.call = call{kind: kindBarrier}
 	o.clear(t.Rank(), t.Size())
 	return t.start(o)
@@ -120,7 +121,7 @@ func Barrier(ctx context.Context, t *Team) error { return StartBarrier(t.blockin
 
 // StartBcast starts Bcast.
 func StartBcast[T any](t *Team, root int, buf []T) *Request {
-	return begin(t, kindBcast, root, len(buf), blocks[T]{}, whole(buf), nil)
+	return begin(t, kindBcast, root, len(buf), &blocks[T]{}, whole(buf), nil)
 }
 
 // Bcast copies buf of the root to buf of all other ranks. buf has the same length on all
@@ -239,7 +240,7 @@ func ReduceScatterv[T any](ctx context.Context, t *Team, send [][]T, recv []T, o
 // StartGather starts Gather.
 func StartGather[T any](t *Team, root int, send, recv []T) *Request {
 	if t.Rank() != root {
-		return begin(t, kindGather, root, len(send), whole(send), blocks[T]{}, nil)
+		return begin(t, kindGather, root, len(send), whole(send), &blocks[T]{}, nil)
 	}
 	n := len(send)
 	if send == nil {
@@ -264,7 +265,7 @@ func Gather[T any](ctx context.Context, t *Team, root int, send, recv []T) error
 // StartGatherv starts Gatherv.
 func StartGatherv[T any](t *Team, root int, send []T, recv [][]T) *Request {
 	if t.Rank() != root {
-		return begin(t, kindGatherv, root, 0, whole(send), blocks[T]{}, nil)
+		return begin(t, kindGatherv, root, 0, whole(send), &blocks[T]{}, nil)
 	}
 	if len(recv) != t.Size() || send != nil && len(send) != len(recv[root]) {
 		return invalid(kindGatherv, "%d blocks to receive from %d ranks, %d elements to send", len(recv), t.Size(), len(send))
@@ -284,7 +285,7 @@ func Gatherv[T any](ctx context.Context, t *Team, root int, send []T, recv [][]T
 // StartScatter starts Scatter.
 func StartScatter[T any](t *Team, root int, send, recv []T) *Request {
 	if t.Rank() != root {
-		return begin(t, kindScatter, root, len(recv), blocks[T]{}, whole(recv), nil)
+		return begin(t, kindScatter, root, len(recv), &blocks[T]{}, whole(recv), nil)
 	}
 	n := len(recv)
 	if recv == nil {
@@ -309,7 +310,7 @@ func Scatter[T any](ctx context.Context, t *Team, root int, send, recv []T) erro
 // StartScatterv starts Scatterv.
 func StartScatterv[T any](t *Team, root int, send [][]T, recv []T) *Request {
 	if t.Rank() != root {
-		return begin(t, kindScatterv, root, 0, blocks[T]{}, whole(recv), nil)
+		return begin(t, kindScatterv, root, 0, &blocks[T]{}, whole(recv), nil)
 	}
 	if len(send) != t.Size() || recv != nil && len(recv) != len(send[root]) {
 		return invalid(kindScatterv, "%d blocks to send to %d ranks, %d elements to receive", len(send), t.Size(), len(recv))

@@ -9,6 +9,7 @@ import (
 // fastPlan is the schedule by flags of the last calls that were alike.
 type fastPlan struct {
 	asked      call
+	call       call                // with the algorithm
 	meet       bool                // with a barrier at the end
 	force      *map[kind]algorithm // that held then: see Team.Force
 	send, recv []mem
@@ -28,20 +29,21 @@ func (ps *fastPlans) of(asked *call, meet bool) *fastPlan {
 	return &ps[h%uint32(len(ps))]
 }
 
-// find returns the schedule for an operation, of which asked is the call without an algorithm.
-func (ps *fastPlans) find(o *operation, asked *call, meet bool) *schedule {
+// find returns the plan for an operation, of which asked is the call without an algorithm; nil if there
+// is none.
+func (ps *fastPlans) find(o *operation, asked *call, meet bool) *fastPlan {
 	p := ps.of(asked, meet)
 	if p.s == nil || p.asked != *asked || p.meet != meet || p.force != o.t.force.Load() ||
 		!slices.Equal(p.send, o.send) || !slices.Equal(p.recv, o.recv) {
 		return nil
 	}
-	return p.s
+	return p
 }
 
 // keep keeps the schedule of an operation, of which asked is the call without an algorithm.
 func (ps *fastPlans) keep(o *operation, asked call) {
 	p := ps.of(&asked, o.meet)
-	*p = fastPlan{asked, o.meet, o.t.force.Load(), append(p.send[:0], o.send...), append(p.recv[:0], o.recv...), o.plan}
+	*p = fastPlan{asked, o.call, o.meet, o.t.force.Load(), append(p.send[:0], o.send...), append(p.recv[:0], o.recv...), o.plan}
 }
 
 // fastSpins is how often the fast path looks for flags, looks times each: for about a
@@ -55,6 +57,13 @@ var fastSpins = cpu.SpinPolicy{Polls: 32, Yields: 8}
 // ends what callbacks start one in another, whose stack would grow.
 const fastProgress = 64
 
+// disown makes the board's own operation one of those of all calls: it goes their way. b.mu is held.
+func (b *board) disown(o *operation) {
+	if o.own {
+		o.own, b.own = false, nil
+	}
+}
+
 // startFast performs an operation by flags within the call that starts it, which takes half as
 // long as by the way of all others: it enters no table, has no request of its own, and nobody
 // else sees it. That is possible if it is the only one of the board, is like an earlier one, and
@@ -62,13 +71,15 @@ const fastProgress = 64
 // operation spends no more than performSoon does. Otherwise it goes the way of all others: from
 // the beginning (startFast returns nil), or from where it is.
 func startFast(t *Team, o *operation) *Request {
-	c, ch := t.t, t.ch
-	if f := c.figures.Load(); f == nil || !f.boards.flags || c.s.check {
+	c, ch, b := t.t, t.ch, t.fastBoard()
+	if b == nil {
 		return nil
 	}
-	b := c.board
-	b.mu.Lock()
+	if !o.own {
+		b.mu.Lock()
+	}
 	if b.dead.Load() || len(b.queue) > 0 || !t.waits && b.last%fastProgress == 0 {
+		b.disown(o)
 		b.mu.Unlock()
 		return nil
 	}
@@ -81,30 +92,30 @@ func startFast(t *Team, o *operation) *Request {
 	plan := b.fast.find(o, asked, meet)
 	if plan == nil || c.err != nil || c.gone != nil || len(c.early) > 0 || c.full() || !o.take() {
 		c.mu.Unlock()
+		b.disown(o)
 		b.mu.Unlock()
 		return nil
 	}
-	o.alg = plan.alg
+	// As a whole: a load of the call behind stores of its fields would wait until they have left the processor.
+	o.call = plan.call
 	k := ch.number(o)
-	ch.recent[k.seq%uint32(len(ch.recent))] = o.call
+	ch.recent[k.seq%uint32(len(ch.recent))] = plan.call
 	c.mu.Unlock()
 	b.number(o)
-	o.key, o.plan = k, plan
-	o.temp = slices.Grow(o.temp, plan.temp)
-	o.bufs[tmp] = o.temp[:plan.temp]
-	over := b.performSoon(o)
+	o.key, o.plan = k, plan.s
+	if n := plan.s.temp; n > 0 {
+		o.temp = slices.Grow(o.temp, n)
+		o.bufs[tmp] = o.temp[:n]
+	}
+	if b.performSoon(o) {
+		b.endFast(o)
+		return done
+	}
+	b.disown(o)
 	flag, pc := o.flag, o.pc
 	b.unlock()
 	if flag%fastProgress == 0 {
 		c.eng.Progress()
-	}
-	if over {
-		if o.prepared == nil {
-			c.reuse(o)
-		} else {
-			o.giveBack()
-		}
-		return done
 	}
 	c.mu.Lock()
 	o.alg = algAuto
@@ -119,11 +130,35 @@ func startFast(t *Team, o *operation) *Request {
 		return refused(err)
 	}
 	o.flag, o.pc = flag, pc
-	c.launch(o, plan.alg, t.waits)
+	c.launch(o, plan.call.alg, t.waits)
 	if t.waits {
 		b.spin(flag)
 	}
 	return r
+}
+
+// maxOwnTemp bounds the temporary memory that the board's own operation keeps.
+const maxOwnTemp = 64 << 10
+
+// endFast ends an operation that is over, and releases b.mu.
+func (b *board) endFast(o *operation) {
+	c, own, polls := b.t, o.own, o.flag%fastProgress == 0
+	if own {
+		if o.forget(); cap(o.temp) > maxOwnTemp {
+			o.temp = nil
+		}
+	}
+	b.unlock()
+	if polls {
+		c.eng.Progress()
+	}
+	switch {
+	case own: // another call may have it
+	case o.prepared != nil:
+		o.giveBack()
+	default:
+		c.reuse(o)
+	}
 }
 
 // take makes a persistent operation that is not in flight, or closed, one that is, for startFast:

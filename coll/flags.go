@@ -57,14 +57,15 @@ type board struct {
 	past     [boardOps]admitted
 	queue    []*operation // that are not over
 	fast     fastPlans
-	next     wait   // of the first operation, if it is not over
-	stored   uint64 // ranks in whose boards this one has stored since it has last read their notes: see rouse
-	wakes    uint64 // ranks to wake when mu is released: see unlock
-	exposed  uint64 // number of the operation whose memory others may read, 0: none
-	spinning int    // goroutines that look for the flag
-	awaiting int    // offset of the flag that the engine looks for, or -1
-	left     bool   // the memory is released when it does so no more
-	noted    bool   // others are to wake the engine: see sleeps
+	own      *operation // of calls by the fast path; nil: the next call takes one
+	next     wait       // of the first operation, if it is not over
+	stored   uint64     // ranks in whose boards this one has stored since it has last read their notes: see rouse
+	wakes    uint64     // ranks to wake when mu is released: see unlock
+	exposed  uint64     // number of the operation whose memory others may read, 0: none
+	spinning int        // goroutines that look for the flag
+	awaiting int        // offset of the flag that the engine looks for, or -1
+	left     bool       // the memory is released when it does so no more
+	noted    bool       // others are to wake the engine: see sleeps
 	timer    *time.Timer
 	dead     atomic.Bool
 	fence    atomic.Uint32 // orders what is read of others before what they tell then
@@ -279,7 +280,8 @@ func (b *board) perform(o *operation) (wrong error, ok bool) {
 	base := int(o.flag%boardOps) * b.lines * lineSize
 	if o.pc == 0 {
 		o.shown = [2]uint64{}
-		b.past[o.flag%boardOps] = admitted{o.key.seq, o.call, len(o.plan.expected)}
+		a := &b.past[o.flag%boardOps]
+		a.seq, a.call, a.lines = o.key.seq, o.call, len(o.plan.expected)
 		if o.plan.writes && !b.free(o) {
 			return nil, false
 		}

@@ -25,6 +25,7 @@ type operation struct {
 	temp     []byte      // temporary memory, which may be longer than that of the schedule
 	stage    []byte
 	prepared *prepared // of a persistent operation
+	own      bool      // it is the board's: see unused
 	flag     uint64    // number of the operation on the board; 0: it is performed by messages
 	pc       int       // on the board: the step that is next
 	half     int       // by shared memory: of the areas

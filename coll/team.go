@@ -55,7 +55,6 @@ type team struct {
 	gone     map[int]error    // members that will send no more messages
 	err      error            // the team was revoked, or closed
 
-	idle    atomic.Pointer[operation] // one more to be used again, without temporary memory
 	plans   plans
 	force   atomic.Pointer[map[kind]algorithm]
 	figures atomic.Pointer[figures]             // nil until they have come, and the operations that waited for them are launched; mu is held when they are set
@@ -235,11 +234,42 @@ func (t *Team) Split(ctx context.Context, color, key int) (*Team, error) {
 	return made, err
 }
 
+// unused returns an operation for a call: the board's own, with b.mu held, if the call may take the fast path,
+// else one of those that are not in flight. start or reuse takes it back. Calls so get the board and an operation
+// with one lock.
+func (t *Team) unused() *operation {
+	b := t.fastBoard()
+	if b == nil {
+		return t.t.unused()
+	}
+	b.mu.Lock()
+	if b.own == nil {
+		b.own = t.t.unused()
+		b.own.own = true
+	}
+	return b.own
+}
+
+// fastBoard returns the board if calls may take the fast path, from some time on; else nil.
+func (t *Team) fastBoard() *board {
+	if f := t.t.figures.Load(); t.ch.tag != 0 || t.prepares || f == nil || !f.boards.flags || t.t.s.check {
+		return nil
+	}
+	return t.t.board // behind the figures
+}
+
+// reuse takes an operation back that unused has returned, and that was not started.
+func (t *Team) reuse(o *operation) {
+	if !o.own {
+		t.t.reuse(o)
+		return
+	}
+	o.forget()
+	t.t.board.mu.Unlock()
+}
+
 // unused returns an operation that is not in flight.
 func (t *team) unused() *operation {
-	if o := t.idle.Swap(nil); o != nil {
-		return o
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := len(t.free); n > 0 {
@@ -254,11 +284,7 @@ func (t *team) unused() *operation {
 // reuse takes an operation back that unused has returned, and to which there are no
 // references but those of calls that have not noticed its end.
 func (t *team) reuse(o *operation) {
-	clear(o.bufs)
-	o.fold, o.request = nil, nil
-	if cap(o.temp) == 0 && t.idle.CompareAndSwap(nil, o) {
-		return
-	}
+	o.forget()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.free) >= maxFree || t.err != nil {
@@ -269,6 +295,12 @@ func (t *team) reuse(o *operation) {
 	}
 	t.freeTemp += cap(o.temp)
 	t.free = append(t.free, o)
+}
+
+// forget lets go of the memory of a call.
+func (o *operation) forget() {
+	clear(o.bufs)
+	o.fold, o.request = nil, nil
 }
 
 // unusedRequest returns a request that nobody has. t.mu is held.
@@ -299,10 +331,8 @@ func (t *Team) start(o *operation) *Request {
 		o.prepare(c.choose(pr, ch.tag))
 		return o.prepared.request
 	}
-	if ch.tag == 0 {
-		if r := startFast(t, o); r != nil {
-			return r
-		}
+	if r := startFast(t, o); r != nil {
+		return r
 	}
 	c.mu.Lock()
 	r, err := c.enterLocked(o, key{ch.tag, ch.next})
