@@ -115,6 +115,38 @@ type Courier struct {
 	Sent func() bool                               // reports whether Next will return one at once
 }
 
+// Fallible is implemented by links that can tell whether they can connect endpoints. Any goroutine may call it.
+type Fallible interface {
+	// Usable returns nil, or why no endpoint can be connected at present. With ErrDeviceGone nothing
+	// of the link works any more.
+	Usable() error
+}
+
+// Namer is implemented by links whose regions may have the keys of another link.
+type Namer interface {
+	// RegisterAs is Register for memory that has these local and remote keys. It fails if another region
+	// of the link has one of them.
+	RegisterAs(mem []byte, access Access, local, remote uint32) (Region, error)
+}
+
+// Fork is implemented by links that connect each endpoint over one of two links: see package fallback.
+type Fork interface {
+	Fallible
+
+	// Over returns the link that carries the requests of ep, an endpoint that Forked.Settle has returned,
+	// and whether atomics over it exclude those that other peers of the target may post over the first link.
+	Over(ep Endpoint) (l Link, atomics bool)
+}
+
+// Forked is an endpoint of a Fork until it is connected.
+type Forked interface {
+	Endpoint
+
+	// Settle returns the endpoint to use instead from now on, when Connect has returned nil, and one to
+	// close, which may be nil.
+	Settle() (ep, unused Endpoint)
+}
+
 // MaxAddress bounds the length of Endpoint.Address in bytes, MaxLetter that of a Courier's letter.
 const MaxAddress, MaxLetter = 512, 1000
 
@@ -151,6 +183,13 @@ type EndpointOptions struct {
 	// Final says that the endpoint ends with its connection, although the link's others are Rejoiners:
 	// nobody carries letters for it.
 	Final bool
+
+	// Prove says that Connect returns only when the peer has answered over the endpoint, and fails if it does
+	// not within PeerTimeout or so; for links whose Connect does not wait for the peer. Both sides set it.
+	Prove bool
+
+	// Second asks a Fork not to connect the endpoint over its first link.
+	Second bool
 }
 
 const (

@@ -49,6 +49,12 @@ var (
 	ErrRegionsOpen  = errors.New("regions still open")
 	ErrInUse        = errors.New("in use by operations in flight")
 	ErrResources    = errors.New("the system is out of descriptors or memory")
+
+	// ErrDeviceGone says that the device of a link has vanished or failed for good.
+	ErrDeviceGone = errors.New("the device is gone")
+
+	// ErrOtherWay says that a Fork could not connect an endpoint over its first link, while the second may work.
+	ErrOtherWay = errors.New("not connected over the first of two links")
 )
 
 var statusErr = [numStatus]error{

@@ -159,6 +159,18 @@ func (r *rig) join(ca, cb *conn) {
 		}
 		return left == 0
 	})
+	ca.settle()
+	cb.settle()
+}
+
+// settle replaces an endpoint of a fabric.Fork by that which it has become.
+func (c *conn) settle() {
+	if f, is := c.ep.(fabric.Forked); is {
+		ep, unused := f.Settle()
+		if c.ep = ep; unused != nil {
+			c.r.must(unused.Close(), "close the unused endpoint")
+		}
+	}
 }
 
 // poll polls s once and stores the completions. Only the owner of s calls it.

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/fds"
 	"github.com/seed33544411/rma/verbs"
 )
 
@@ -21,12 +24,13 @@ type adapter struct {
 	mtu  verbs.MTU
 	soft bool // a software device, rdma_rxe: see the package comment
 
-	noImm     bool // the device has no writes with immediate: letters instead
-	noAtomics bool // the device has no atomics: letters instead
-	inline    int  // bytes that the device takes inline
-	noInline  bool // the device takes too little inline: the payload is copied, see mailbox
-	tells     bool // the device tells the next packet that a queue pair expects: endpoints continue
-	markers   int  // requests, and receives, besides those of an endpoint, that follow a failed queue pair's
+	noImm     bool        // the device has no writes with immediate: letters instead
+	noAtomics bool        // the device has no atomics: letters instead
+	inline    int         // bytes that the device takes inline
+	noInline  bool        // the device takes too little inline: the payload is copied, see mailbox
+	tells     bool        // the device tells the next packet that a queue pair expects: endpoints continue
+	gone      atomic.Bool // the device has vanished or failed for good
+	markers   int         // requests, and receives, besides those of an endpoint, that follow a failed queue pair's
 
 	pd    *verbs.PD
 	ch    *verbs.CompChannel
@@ -79,7 +83,7 @@ func (l *adapter) setup() (err error) {
 	}
 	l.chooseGID()
 	l.setCaps()
-	l.epfd, err = joinFDs(l.ch.FD(), l.ctx.AsyncFD())
+	l.epfd, err = fds.Join(l.ch.FD(), l.ctx.AsyncFD())
 	return err
 }
 
@@ -87,7 +91,7 @@ func (l *adapter) setup() (err error) {
 func (l *adapter) release() error {
 	var errs []error
 	if l.epfd >= 0 {
-		errs = append(errs, closeFD(l.epfd))
+		errs = append(errs, fds.Close(l.epfd))
 	}
 	if l.cq != nil {
 		errs = append(errs, l.cq.Close())
@@ -98,7 +102,15 @@ func (l *adapter) release() error {
 	if l.pd != nil {
 		errs = append(errs, l.pd.Close())
 	}
-	return errors.Join(append(errs, l.ctx.Close())...)
+	return l.unlessGone(errors.Join(append(errs, l.ctx.Close())...))
+}
+
+// unlessGone returns the error of releasing resources, which a device that is gone has none of.
+func (l *adapter) unlessGone(err error) error {
+	if l.gone.Load() {
+		return nil
+	}
+	return err
 }
 
 // lacks returns the operations that the device does not have.
@@ -116,6 +128,25 @@ func (l *adapter) lacks() (x lacks) {
 func (l *adapter) active() bool {
 	a, err := l.ctx.QueryPort(l.port)
 	return err == nil && a.State == verbs.PortActive
+}
+
+// Usable implements fabric.Fallible. It makes system calls.
+func (l *adapter) Usable() error {
+	if l.gone.Load() {
+		return fmt.Errorf("%w: %s", fabric.ErrDeviceGone, l.ctx.Name())
+	}
+	a, err := l.ctx.QueryPort(l.port)
+	switch {
+	case errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENODEV): // so answers a context whose device was removed
+		l.gone.Store(true)
+		return fmt.Errorf("%w: %s: %w", fabric.ErrDeviceGone, l.ctx.Name(), err)
+	case err != nil:
+		return err
+	case a.State != verbs.PortActive:
+		return fmt.Errorf("%s port %d is %v", l.ctx.Name(), l.port, a.State)
+	}
+	_, err = source(l, l.gid)
+	return err
 }
 
 // createQP creates a queue pair for that many requests and receives, in INIT.
@@ -175,8 +206,8 @@ func (l *adapter) arm() error {
 // disarm takes the event of the port's completion queue, if there is one, and reports whether something else
 // has happened.
 func (l *adapter) disarm() (happened bool) {
-	fds, n := readyFDs(l.epfd)
-	for _, fd := range fds[:n] {
+	ready, n := readyFDs(l.epfd)
+	for _, fd := range ready[:n] {
 		if fd == l.ctx.AsyncFD() {
 			happened = true
 			continue

@@ -85,6 +85,8 @@ type endpoint struct {
 	moved      int64  // time of the last completion, or of the first post; ticks
 	timeout    int64  // the device's time-out, in ticks
 
+	proof atomic.Int32 // 1 + the status of the request of prove, 0: it is not complete
+
 	mail *mailbox // nil where the device needs none
 
 	again *resumption    // nil: the endpoint ends with its queue pair
@@ -279,6 +281,11 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 			return err
 		}
 	}
+	if e.opt.Prove {
+		if err := prove(ctx, e); err != nil {
+			return err
+		}
+	}
 	if !e.state.CompareAndSwap(stNew, stConnected) {
 		return e.reason()
 	}
@@ -417,7 +424,7 @@ func (e *endpoint) Close() error {
 	// Completed requests are reported with their results; the device executes none after the
 	// queue pair is destroyed.
 	l.pump()
-	if err := e.qp.Close(); err != nil {
+	if err := e.qp.Close(); err != nil && !e.at().gone.Load() { // a device that is gone executes nothing
 		return fmt.Errorf("close ibv endpoint %d: %w", e.id, err)
 	}
 	e.setErr(fmt.Errorf("ibv endpoint: %w", fabric.ErrClosed))
@@ -433,7 +440,7 @@ func (e *endpoint) Close() error {
 		e.over.leave(e.room)
 	}
 	l.giveBack += e.room + besides
-	return errors.Join(e.again.close(), e.mail.close())
+	return errors.Join(e.again.close(), l.unlessGone(e.mail.close()))
 }
 
 // postRecvs reposts the consumed receives. wrs is scratch space.

@@ -133,6 +133,13 @@ func (l *Link) handle(at *adapter, w *verbs.WC, c *fabric.Completion, refill boo
 	if st == stDown || st == stClosed {
 		return false // reported when it went down
 	}
+	if st == stNew && w.ID == e.tag|proofID {
+		e.proof.Store(1 + int32(w.Status))
+		return false
+	}
+	if st == stNew && w.Status != verbs.WCSuccess && e.opt.Prove {
+		return false // because the proof has failed
+	}
 	if st == stSuspended && w.Status != verbs.WCSuccess && e.again.expects(w) {
 		return false
 	}
@@ -264,6 +271,9 @@ func (l *Link) failed(e *endpoint, w *verbs.WC, seq uint32) {
 			st = fabric.StatusLocalProtection
 		}
 	}
+	if st == fabric.StatusLocalProtection && l.soft && e.at().Usable() != nil {
+		st = fabric.StatusPeerGone // rdma_rxe says the same if it cannot send, where adapters try until PeerTimeout
+	}
 	e.down(fabric.Completion{Status: st, Vendor: vendor}, seq, true)
 }
 
@@ -286,6 +296,9 @@ func (l *Link) asyncEventsOf(at *adapter) {
 		}
 		if !ev.Fatal() {
 			continue
+		}
+		if ev.Type == verbs.EventDeviceFatal {
+			at.gone.Store(true)
 		}
 		for _, e := range *l.eps.Load() {
 			if e == nil || e.at() != at || ev.Type != verbs.EventCQErr && ev.Type != verbs.EventDeviceFatal && ev.QPN != e.qp.Num() {

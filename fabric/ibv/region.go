@@ -124,7 +124,7 @@ func (r *region) forget() error {
 			return err
 		}
 	}
-	if err := r.mr.Close(); err != nil {
+	if err := r.l.unlessGone(r.mr.Close()); err != nil {
 		return err
 	}
 	delete(r.l.regions, r)

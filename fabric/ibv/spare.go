@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/fds"
 	"github.com/seed33544411/rma/verbs"
 )
 
@@ -127,7 +128,7 @@ func (x *spare) join(l *Link) error {
 	for r := range l.regions {
 		err = errors.Join(err, x.add(r))
 	}
-	if err = errors.Join(err, addFD(l.epfd, x.epfd)); err != nil {
+	if err = errors.Join(err, fds.Add(l.epfd, x.epfd)); err != nil {
 		for _, t := range x.twins {
 			err = errors.Join(err, t.here.Close())
 		}

@@ -60,6 +60,9 @@ type Config struct {
 	// down end at once, not after PeerTimeout. With Resume they always do.
 	Rail bool
 
+	// Named lets the caller choose the keys of regions (fabric.Namer).
+	Named bool
+
 	// Crypt is the protection of connections. The stronger of the two sides' choices is
 	// used.
 	Crypt Crypt

@@ -72,7 +72,7 @@ func (e *endpoint) Reach(need fabric.Access, rkey uint32, addr uint64, n int) []
 // Local implements fabric.Direct.
 // Hot path.
 func (e *endpoint) Local(need fabric.Access, s fabric.SGE) []byte {
-	if !e.l.keys.Allows(s.LKey, s.Addr, uint64(s.Len), need) {
+	if !e.l.keys.AllowsLocal(s.LKey, s.Addr, uint64(s.Len), need) {
 		return nil
 	}
 	return fabric.BytesAt(s.Addr, int(s.Len))

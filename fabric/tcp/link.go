@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/internal/softlink"
 	"github.com/seed33544411/rma/internal/event"
 )
 
@@ -36,6 +37,9 @@ func Open(cfg *Config) (fabric.Link, error) {
 		byNonce: map[uint64]*endpoint{},
 		regions: map[*region]struct{}{},
 		up:      make(chan struct{}),
+	}
+	if c.Named {
+		l.keys.Named = softlink.NewNames()
 	}
 	_, _ = rand.Read(l.nobody[:]) // never fails
 	if l.waking, err = event.New(); err != nil {

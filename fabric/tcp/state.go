@@ -211,6 +211,7 @@ type region struct {
 	mem    []byte
 	addr   uint64
 	lkey   uint32
+	rkey   uint32
 	access fabric.Access
 	owned  bool // memory came from Alloc
 	closed atomic.Bool

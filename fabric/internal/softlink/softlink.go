@@ -44,6 +44,9 @@ func (e *Entry) contains(addr, n uint64) bool {
 type KeyTable struct {
 	slots [MaxRegions]atomic.Pointer[Entry]
 
+	// Named, if it is not nil, holds the regions instead. Set before the first use.
+	Named *Names
+
 	mu   sync.Mutex
 	free []uint32 // released indices, oldest first
 	next uint32   // first index never used
@@ -107,8 +110,20 @@ func (t *KeyTable) Live() int {
 // rights in need; for n = 0, addr may be the region's end as well. Links do not check
 // remote accesses of zero bytes, which need no key.
 func (t *KeyTable) Allows(key uint32, addr, n uint64, need fabric.Access) bool {
+	if t.Named != nil {
+		return t.Named.allows(t.Named.remote, key, addr, n, need)
+	}
 	e := t.slots[key&indexMask].Load()
 	return e != nil && e.Key == key && e.Len != deadLen && e.Access&need == need && e.contains(addr, n)
+}
+
+// AllowsLocal is Allows for the local key of memory of this side, which differs from the key of peers
+// only in Named.
+func (t *KeyTable) AllowsLocal(key uint32, addr, n uint64, need fabric.Access) bool {
+	if t.Named != nil {
+		return t.Named.allows(t.Named.local, key, addr, n, need)
+	}
+	return t.Allows(key, addr, n, need)
 }
 
 // CheckShape returns the error in the form of wr under caps, "" if there is none: requests
@@ -155,7 +170,7 @@ func (t *KeyTable) CheckLocal(wr *fabric.WR) bool {
 	}
 	for i := range wr.Local {
 		s := &wr.Local[i]
-		if s.Len != 0 && !t.Allows(s.LKey, s.Addr, uint64(s.Len), need) {
+		if s.Len != 0 && !t.AllowsLocal(s.LKey, s.Addr, uint64(s.Len), need) {
 			return false
 		}
 	}

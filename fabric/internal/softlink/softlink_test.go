@@ -192,3 +192,31 @@ func BenchmarkAllows(b *testing.B) {
 		}
 	}
 }
+
+// Keys that another link gives: a local one and one for peers, which regions without rights of peers need not have.
+func TestNames(t *testing.T) {
+	x := NewNames()
+	k := KeyTable{Named: x}
+	require.NoError(t, x.Add(4096, 64, fabric.AccessAll, 7, 8))
+	require.NoError(t, x.Add(8192, 64, fabric.AccessLocalWrite, 9, 0))
+	require.NoError(t, x.Add(16384, 64, 0, 8, 0)) // the local key may be another region's for peers
+	for _, taken := range [][2]uint32{{7, 10}, {10, 8}} {
+		require.ErrorIs(t, x.Add(4096, 64, fabric.AccessAll, taken[0], taken[1]), ErrKeyTaken)
+	}
+	for _, c := range []struct {
+		key, lo     uint32
+		local, peer bool
+	}{{7, 4096, true, false}, {8, 4096, false, true}, {9, 8192, true, false}, {8, 16384, true, false}, {0, 8192, false, false}} {
+		require.Equal(t, c.local, k.AllowsLocal(c.key, uint64(c.lo), 64, 0), c)
+		require.Equal(t, c.peer, k.Allows(c.key, uint64(c.lo), 64, 0), c)
+	}
+	require.False(t, k.Allows(8, 4096, 65, 0))
+	require.False(t, k.AllowsLocal(8, 16384, 8, fabric.AccessLocalWrite))
+	x.Remove(9, 0)
+	require.False(t, k.AllowsLocal(9, 8192, 8, 0))
+	x.Remove(7, 8)
+	require.False(t, k.Allows(8, 4096, 8, 0))
+	require.True(t, k.AllowsLocal(8, 16384, 8, 0))
+	own := x.AddNew(4096, 64, fabric.AccessAll)
+	require.True(t, k.Allows(own, 4096, 64, fabric.AccessRemoteRead) && k.AllowsLocal(own, 4096, 64, 0))
+}
