@@ -2,6 +2,7 @@ package rma
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/initiator"
@@ -11,7 +12,8 @@ import (
 // Atomics. All of them, of both sizes, are atomic with respect to each other on the same
 // memory, from any number of ranks over one kind of link. They are atomic with respect to
 // the target's own atomics (sync/atomic) except on RDMA, where most adapters do not promise
-// it.
+// it. A connection over tcp that has replaced one over such an adapter (Peer.Reset) therefore refuses them,
+// with an error that wraps fabric.ErrNotSupported.
 //
 // Links implement two atomics, FetchAdd and CompareSwap of 8 bytes. Where the link maps the
 // target's memory the others are atomics of this processor; elsewhere the engine emulates
@@ -96,10 +98,23 @@ func (p *Peer) emulate(dst Remote, m onesided.RMW) AtomicRequest {
 // reachWord is reach for an aligned word of 8 bytes.
 func (p *Peer) reachWord(at Remote) (addr uint64, rkey uint32, err error) {
 	addr, rkey, err = p.reach(at, 8, fabric.AccessRemoteAtomic)
-	if err == nil && addr%8 != 0 {
+	switch {
+	case err != nil:
+	case addr%8 != 0:
 		err = ErrAlign
+	case apart(p):
+		err = errApart
 	}
 	return addr, rkey, err
+}
+
+// errApart refuses an atomic.
+var errApart = fmt.Errorf("%w: the connection uses tcp since verbs was lost, and atomics over tcp do not exclude those of other ranks over the peer's adapter", fabric.ErrNotSupported)
+
+// apart reports whether atomics of the connection and those of other ranks might not exclude each other.
+func apart(p *Peer) bool {
+	c := p.over.Load()
+	return c != nil && !c.atomics
 }
 
 // FetchAdd32 adds add to the 4-byte word at dst, which must be aligned to 4 bytes
@@ -143,6 +158,8 @@ func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 	case err != nil:
 	case addr%4 != 0:
 		err = ErrAlign
+	case apart(p):
+		err = errApart
 	case word < mem.Addr || mem.Addr+mem.Len-word < 8:
 		err = ErrBounds // of the word
 	}

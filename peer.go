@@ -45,11 +45,18 @@ type Peer struct {
 	railed bool                 // there may be some
 
 	unaided atomic.Bool
+	over    atomic.Pointer[carrier]            // of the last connection; nil: there was none
 	opening atomic.Pointer[bringup.Connection] // the message channel, on which
 
 	one    initiator.Queue
 	msg    hub.Conversation
 	budget pending.Budget // of both
+}
+
+// carrier describes the link over which a connection was made: mostly that of the peer.
+type carrier struct {
+	name    string
+	atomics bool // exclude those of other ranks on memory of the peer
 }
 
 // railEnd is this side of a rail. ep and lost are the owner's; the rest does not change.
@@ -237,8 +244,14 @@ func (e *Engine) Peer(rank int) *Peer { return e.peers[rank] }
 // Rank returns the peer's rank.
 func (p *Peer) Rank() int { return p.rank }
 
-// Link returns the name of the link that reaches the peer: "shm", "tcp", "ibv" or "sim".
-func (p *Peer) Link() string { return p.eng.links[p.link].Name() }
+// Link returns the name of the link that reaches the peer: "shm", "tcp", "ibv" or "sim"; "tcp" as well for a peer
+// that is reached by verbs otherwise, while it is connected over tcp because verbs was lost.
+func (p *Peer) Link() string {
+	if c := p.over.Load(); c != nil {
+		return c.name
+	}
+	return p.eng.links[p.link].Name()
+}
 
 // StateOf returns the last change of p's state, as Engine.Watch reports it; zero if there was none. A
 // message of p that is handled now came over a connection that was not lost before the Lost-th loss.

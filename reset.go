@@ -10,7 +10,9 @@ import (
 
 // Reset replaces a lost connection with the peer by a new one: after an operation that the
 // target refused (a stale key), a temporary failure of the network, or a hang of the peer
-// from which it has recovered, or when one of the two had no memory or descriptors left. If
+// from which it has recovered, or when one of the two had no memory or descriptors left. A
+// peer that verbs no longer reaches is connected over tcp, unless Config.Fabric forbids it
+// (docs/rails.md). If
 // the connection works, or none has been made yet, Reset does nothing.
 //
 // Both sides take part. The peer's application makes no call, and is notified by

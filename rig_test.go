@@ -44,6 +44,9 @@ func init() {
 		case toldDevice:
 			return newToldLink()
 		}
+		if c, is := cables.Load(o.Device); is {
+			return c.(*cable).open()
+		}
 		return networks[o.Device].NewLink()
 	})
 }

@@ -1,6 +1,7 @@
 package bringup
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -43,6 +44,7 @@ type Connection struct {
 	c      *Connector
 	Number uint32 // of the connections with the peer, from 0
 	begun  atomic.Bool
+	second bool          // it must not use the first link of a fabric.Fork, which the one before could not
 	theirs chan Request  // the peer's, once
 	done   chan struct{} // closed when connecting has succeeded or failed
 	placed chan struct{} // closed when the path has figures, which follow may replace
@@ -156,7 +158,7 @@ func (n *Connection) connect(ctx context.Context) {
 	var theirs Request
 	ep, self, err := n.join(ctx, &theirs)
 	if err != nil {
-		if !errors.Is(err, fabric.ErrResources) { // a failure of this side alone
+		if !errors.Is(err, fabric.ErrResources) && !errors.Is(err, fabric.ErrOtherWay) { // a failure of this side alone
 			n.awaitReason(ctx)
 		}
 		err = n.unconnected(ctx, err)
@@ -194,8 +196,9 @@ func (n *Connection) connect(ctx context.Context) {
 func (n *Connection) join(ctx context.Context, theirs *Request) (ep, self fabric.Endpoint, err error) {
 	c, l := n.c, n.c.d.links
 	link := l.open[c.link]
+	fork, forks := link.(fabric.Fork)
 	o := links.ConnectOptions{
-		EndpointOptions: fabric.EndpointOptions{ID: n.ID(), Depth: l.Depth, PeerTimeout: l.PeerTimeout},
+		EndpointOptions: fabric.EndpointOptions{ID: n.ID(), Depth: l.Depth, PeerTimeout: l.PeerTimeout, Second: n.second, Prove: forks && n.Number > 0},
 		Own:             c.d.prog.Do,
 	}
 	if c.own {
@@ -215,8 +218,16 @@ func (n *Connection) join(ctx context.Context, theirs *Request) (ep, self fabric
 			return nil, l.job.Err()
 		}
 	})
+	if err == nil && forks {
+		if over, _ := fork.Over(ep); over.Name() != link.Name() {
+			l.Log.Warn("rma: connected over another link", "rank", c.rank, "link", over.Name(), "instead of", link.Name(), "why", cmp.Or(fork.Usable(), errPeers))
+		}
+	}
 	return ep, nil, err
 }
+
+// errPeers is why a connection uses the second link of a fabric.Fork whose first can be used at this side.
+var errPeers = errors.New("the peer cannot use it at present, or did not answer over it")
 
 // newsTime is the number of PeerTimeouts that a failed connect waits for the reason: a peer
 // that is leaving closes its endpoint before the job reports that.

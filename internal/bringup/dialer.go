@@ -252,12 +252,13 @@ func (c *Connector) requested(val []byte) bool {
 }
 
 // Reset replaces lost, a connection that is down, unless that has been done, or lost is nil. It
-// waits until the present one is made, and returns nil, or why there is none. If ctx ends first, connecting continues, and a further
+// waits until the present one is made, and returns nil, or why there is none. One that was not made over
+// the first link of a fabric.Fork is replaced by one over the second. If ctx ends first, connecting continues, and a further
 // call waits for it. Reset does not wait for a connection that has not begun to connect:
 // its first operation makes it.
 func (c *Connector) Reset(ctx context.Context, lost *Connection) error {
 	life := c.d.tasks.Life()
-	for {
+	for again := false; ; {
 		c.d.mu.Lock()
 		if lost == c.now.Load() { // it may have been replaced since the caller looked
 			c.renewLocked()
@@ -281,6 +282,10 @@ func (c *Connector) Reset(ctx context.Context, lost *Connection) error {
 		case <-n.done:
 			if errors.Is(n.err, ErrReset) {
 				continue // the peer has replaced this connection before it was made
+			}
+			if errors.Is(n.err, fabric.ErrOtherWay) && !again {
+				again, lost = true, n
+				continue
 			}
 			return n.err
 		case <-ctx.Done():
@@ -360,7 +365,9 @@ func (c *Connector) renew() {
 	}
 	c.peer.Forget()
 	c.d.mu.Lock()
-	n := c.connection(c.now.Load().Number + 1)
+	old := c.now.Load()
+	n := c.connection(old.Number + 1)
+	n.second = errors.Is(old.err, fabric.ErrOtherWay)
 	if c.next != nil {
 		n.Number = c.next.Number
 		n.accept(*c.next)

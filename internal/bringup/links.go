@@ -141,7 +141,17 @@ func (l *Links) Unaided(ep fabric.Endpoint, link int) bool {
 	if n, ok := ep.(fabric.Neighbour); ok {
 		return n.Near().Private == "process_vm"
 	}
-	return !l.open[link].Caps().TargetProgress
+	over, _ := l.Over(ep, link)
+	return !over.Caps().TargetProgress
+}
+
+// Over returns the link that carries the requests of ep, an endpoint of the link of that index, and whether
+// its atomics exclude those of others on memory of the peer: see fabric.Fork.
+func (l *Links) Over(ep fabric.Endpoint, link int) (over fabric.Link, atomics bool) {
+	if f, is := l.open[link].(fabric.Fork); is {
+		return f.Over(ep)
+	}
+	return l.open[link], true
 }
 
 // railed are the kinds of links that may have rails, in order of preference: a job has rails
@@ -233,7 +243,9 @@ func (l *Links) agree(ctx context.Context, names []string) (chosen []string, why
 		if slices.Contains(open, name) {
 			continue
 		}
-		link, err := links.Open(name, l.Options)
+		o := l.Options
+		o.Fallback = l.Fabric == ""
+		link, err := links.Open(name, o)
 		if err != nil {
 			reasons = append(reasons, err)
 			continue

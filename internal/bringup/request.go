@@ -73,6 +73,7 @@ func cutNumber(val []byte) (number uint32, rest []byte, ok bool) {
 const (
 	causeOther     = 0
 	causeResources = 1
+	causeOtherWay  = 2
 )
 
 // maxReason bounds the text of a refusal in bytes.
@@ -84,13 +85,15 @@ func AppendRefusal(b []byte, why error) []byte {
 	cause := byte(causeOther)
 	if errors.Is(why, fabric.ErrResources) {
 		cause = causeResources
+	} else if errors.Is(why, fabric.ErrOtherWay) {
+		cause = causeOtherWay
 	}
 	text := why.Error()
 	return append(append(b, cause), text[:min(len(text), maxReason)]...)
 }
 
 // Refused returns the error for the rank's refusal b. It wraps ErrNoConnection, and
-// fabric.ErrResources if that is the rank's cause.
+// fabric.ErrResources or fabric.ErrOtherWay if that is the rank's cause.
 func Refused(rank int, b []byte) error {
 	cause := byte(causeOther)
 	if len(b) > 0 {
@@ -98,6 +101,9 @@ func Refused(rank int, b []byte) error {
 	}
 	if cause == causeResources {
 		return fmt.Errorf("%w: rank %d: %w: %.200q", ErrNoConnection, rank, fabric.ErrResources, b)
+	}
+	if cause == causeOtherWay {
+		return fmt.Errorf("%w: rank %d: %w: %.200q", ErrNoConnection, rank, fabric.ErrOtherWay, b)
 	}
 	return fmt.Errorf("%w: rank %d: %.200q", ErrNoConnection, rank, b)
 }

@@ -78,7 +78,20 @@ func Join(ctx context.Context, l fabric.Link, o ConnectOptions, swap func(mine [
 		o.close(ep)
 		return nil, err
 	}
-	return ep, nil
+	return o.settle(ep), nil
+}
+
+// settle returns the endpoint to use in the place of ep, which is connected.
+func (o *ConnectOptions) settle(ep fabric.Endpoint) fabric.Endpoint {
+	f, is := ep.(fabric.Forked)
+	if !is {
+		return ep
+	}
+	ep, unused := f.Settle()
+	if unused != nil {
+		o.close(unused)
+	}
+	return ep
 }
 
 // Loopback creates two endpoints of l that are connected with each other: requests posted
@@ -96,7 +109,7 @@ func Loopback(ctx context.Context, l fabric.Link, o ConnectOptions, idB uint32) 
 		g.Go(func() error { return ea.Connect(ctx, ab) })
 		g.Go(func() error { return eb.Connect(ctx, aa) })
 		if err = g.Wait(); err == nil {
-			return ea, eb, nil
+			return o.settle(ea), o.settle(eb), nil
 		}
 		o.close(eb)
 	}

@@ -49,6 +49,9 @@ type Options struct {
 	// and ibv resume lost connections, over these as well.
 	Rails []string
 
+	// Fallback: ibv connects endpoints over tcp where verbs does not connect them: see package fallback.
+	Fallback bool
+
 	// LastByteLast: ibv promises that the last word of a write becomes visible last; nil:
 	// yes, see fabric/ibv.
 	LastByteLast *bool

@@ -1,10 +1,12 @@
 package links
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/fallback"
 	"github.com/seed33544411/rma/fabric/ibv"
 	"github.com/seed33544411/rma/fabric/shm"
 	"github.com/seed33544411/rma/fabric/tcp"
@@ -17,10 +19,10 @@ func openSHM(o Options) (fabric.Link, error) {
 	})
 }
 
-func openTCP(o Options) (fabric.Link, error) { return openTCPRail(o, false) }
+func openTCP(o Options) (fabric.Link, error) { return openTCPAs(o, func(*tcp.Config) {}) }
 
-// openTCPRail opens a link that is, with rail, a further one to the same peers.
-func openTCPRail(o Options, rail bool) (fabric.Link, error) {
+// openTCPAs opens a link with a configuration that with has changed.
+func openTCPAs(o Options, with func(*tcp.Config)) (fabric.Link, error) {
 	c, err := tcp.ParseCongestion(o.Congestion)
 	if err != nil {
 		return nil, fmt.Errorf("tcp: %w: %s: %w", ErrEnvironment, EnvCongestion, err)
@@ -35,10 +37,12 @@ func openTCPRail(o Options, rail bool) (fabric.Link, error) {
 			paths = append(paths, a)
 		}
 	}
-	return tcp.Open(&tcp.Config{
+	cfg := tcp.Config{
 		Bind: o.Bind, Congestion: c, Crypt: crypt, Unsent: o.Unsent, LongRTT: o.LongRTT, Lanes: o.Lanes, LaneMin: o.LaneMin,
-		Resume: len(paths) > 0, Paths: paths, Rail: rail,
-	})
+		Resume: len(paths) > 0, Paths: paths,
+	}
+	with(&cfg)
+	return tcp.Open(&cfg)
 }
 
 func openIBV(o Options) (fabric.Link, error) {
@@ -54,6 +58,28 @@ func openIBV(o Options) (fabric.Link, error) {
 		Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex, LastByteLast: o.LastByteLast, Guard: o.Guard, Resume: len(o.Rails) > 0, Spares: spares,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if !o.Fallback {
+		return l, nil
+	}
+	return fallBack(l, o)
+}
+
+// fallBack returns first with tcp for endpoints that it does not connect. Without tcp here, peers that have it
+// still connect over first.
+func fallBack(first fabric.Link, o Options) (fabric.Link, error) {
+	o.Rails = nil
+	second, err := openTCPAs(o, func(c *tcp.Config) { c.Named = true })
+	if err != nil {
+		second = nil
+	}
+	l, err := fallback.New(first, second)
+	if err != nil {
+		err = errors.Join(err, first.Close())
+		if second != nil {
+			err = errors.Join(err, second.Close())
+		}
 		return nil, err
 	}
 	return l, nil

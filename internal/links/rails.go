@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/ibv"
+	"github.com/seed33544411/rma/fabric/tcp"
 )
 
 // EnvRails is the variable of Options.Rails.
@@ -27,7 +28,7 @@ func splitRails(list string) (rails []string) {
 // OpenRail opens a further link of that kind: where is an entry of Options.Rails. Its endpoints end with
 // their connection.
 func OpenRail(kind, where string, o Options) (fabric.Link, error) {
-	o.Rails = nil
+	o.Rails, o.Fallback = nil, false
 	switch kind {
 	case "tcp":
 		a, err := localAddr(where)
@@ -35,7 +36,7 @@ func OpenRail(kind, where string, o Options) (fabric.Link, error) {
 			return nil, err
 		}
 		o.Bind = a
-		return openTCPRail(o, true)
+		return openTCPAs(o, func(c *tcp.Config) { c.Rail = true })
 	default:
 		s, err := spareOf(where)
 		if err != nil {

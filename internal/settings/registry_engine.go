@@ -18,7 +18,7 @@ var engineSettings = []Setting{
 	},
 	{
 		Env: "RMA_FABRIC", Field: "Fabric", Type: Type{Kind: Enum, Values: []string{"auto", "shm", "tcp", "verbs", "ibv"}}, Default: "auto",
-		What:  "the only link to use; `auto`: shm on one host, else verbs where a device reaches both ranks, else tcp. `ibv` is another name of `verbs`",
+		What:  "the only link to use; `auto`: shm on one host, else verbs where a device reaches both ranks, else tcp, which also replaces verbs that is lost (`Peer.Reset`). `ibv` is another name of `verbs`",
 		Why:   "within a host shared memory is faster than any adapter; between hosts RDMA is faster than TCP",
 		Where: "internal/links", Since: "0.1",
 	},
