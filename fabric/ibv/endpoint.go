@@ -232,7 +232,7 @@ func (e *endpoint) at() *adapter {
 // Address implements fabric.Endpoint.
 func (e *endpoint) Address() []byte {
 	l := e.at()
-	a := address{mtu: l.mtu, reads: uint8(l.opt.MaxReads), layer: l.attr.LinkLayer, lid: l.attr.LID, gid: e.from.GID, lacks: l.lacks(), qpn: e.qp.Num(), psn: e.psn}
+	a := address{mtu: l.mtu, reads: uint8(l.opt.MaxReads), layer: l.attr.LinkLayer, lid: l.attr.LID, gid: e.from.GID, lacks: e.l.lacks(), qpn: e.qp.Num(), psn: e.psn}
 	if e.again != nil {
 		a.ports = uint8(1 + len(e.l.opt.Spares))
 	}
@@ -301,8 +301,8 @@ func accept(e *endpoint, peer []byte) (a address, err error) {
 	if a.layer != l.attr.LinkLayer {
 		return a, fmt.Errorf("%w: the peer's port is %v, ours %v", fabric.ErrBadAddress, a.layer, l.attr.LinkLayer)
 	}
-	if a.lacks != l.lacks() {
-		return a, fmt.Errorf("%w: the devices lack different operations: the peer's %v, ours %v: use RMA_FABRIC=tcp between them", fabric.ErrBadAddress, a.lacks, l.lacks())
+	if own := e.l.lacks(); a.lacks != own { // over spare ports as well, which lack no more
+		return a, fmt.Errorf("%w: the devices lack different operations: the peer's %v, ours %v: use RMA_FABRIC=tcp between them", fabric.ErrBadAddress, a.lacks, own)
 	}
 	if a.qpn == e.qp.Num() && a.gid == e.from.GID && a.lid == l.attr.LID {
 		return a, fmt.Errorf("%w: it is the endpoint's own", fabric.ErrBadAddress)

@@ -68,8 +68,8 @@ func readLetter(b []byte) (x letter, ok bool) {
 // device that needs no mailbox, do nothing.
 type mailbox struct {
 	e      *endpoint
-	mem    []byte // letterSize for each of pieces
-	mr     *verbs.MR
+	mem    []byte  // letterSize for each of pieces
+	reg    *region // mem
 	pieces []verbs.SGE
 	slots  int
 	free   []uint32 // receives that are not posted
@@ -83,20 +83,38 @@ func newMailbox(e *endpoint) (m *mailbox, err error) {
 	if m.mem, err = offheap.Alloc((slots+recvs)*letterSize, offheap.Regions); err != nil {
 		return nil, err
 	}
-	if m.mr, err = e.l.pd.Register(m.mem, verbs.AccessLocalWrite); err != nil {
+	if m.reg, err = e.l.registerLocked(m.mem, fabric.AccessLocalWrite); err != nil {
 		return nil, errors.Join(err, offheap.Free(m.mem, offheap.Regions))
 	}
 	for i := range m.pieces {
-		m.pieces[i] = verbs.SGE{Addr: m.mr.Addr() + uint64(i*letterSize), Len: letterSize, LKey: m.mr.LKey()}
+		m.pieces[i] = verbs.SGE{Addr: m.reg.Addr() + uint64(i*letterSize), Len: letterSize, LKey: m.reg.LKey()}
 	}
 	return m, nil
 }
 
+// move has the receives that are posted from now on use port x, the link's own if it is nil. The keys of requests are
+// translated as those of others.
+func (m *mailbox) move(x *spare) {
+	if m == nil {
+		return
+	}
+	key := m.reg.LKey()
+	if x != nil {
+		x.mu.RLock()
+		key = x.twins[key].here.LKey()
+		x.mu.RUnlock()
+	}
+	for i := m.slots; i < len(m.pieces); i++ {
+		m.pieces[i].LKey = key
+	}
+}
+
+// close releases the memory. Called with Link.mu held.
 func (m *mailbox) close() error {
 	if m == nil {
 		return nil
 	}
-	if err := m.mr.Close(); err != nil {
+	if err := m.reg.forget(); err != nil {
 		return err
 	}
 	return offheap.Free(m.mem, offheap.Regions)

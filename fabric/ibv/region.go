@@ -42,6 +42,15 @@ func rights(a fabric.Access) (v verbs.Access) {
 	return v
 }
 
+// pin registers memory with the port's device.
+func (l *adapter) pin(mem []byte, access fabric.Access) (*verbs.MR, error) {
+	may := rights(access)
+	if l.noAtomics {
+		may &^= verbs.AccessRemoteAtomic // the device would refuse it
+	}
+	return l.pd.Register(mem, may)
+}
+
 // Register implements fabric.Link.
 func (l *Link) Register(mem []byte, access fabric.Access) (fabric.Region, error) {
 	r, err := l.register(mem, access)
@@ -54,14 +63,15 @@ func (l *Link) Register(mem []byte, access fabric.Access) (fabric.Region, error)
 func (l *Link) register(mem []byte, access fabric.Access) (*region, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.registerLocked(mem, access)
+}
+
+// registerLocked is register with mu held.
+func (l *Link) registerLocked(mem []byte, access fabric.Access) (*region, error) {
 	if l.closed.Load() {
 		return nil, fmt.Errorf("register %d bytes: ibv link: %w", len(mem), fabric.ErrClosed)
 	}
-	may := rights(access)
-	if l.noAtomics {
-		may &^= verbs.AccessRemoteAtomic // the device would refuse it
-	}
-	mr, err := l.pd.Register(mem, may)
+	mr, err := l.pin(mem, access)
 	if err != nil {
 		return nil, err
 	}

@@ -371,6 +371,7 @@ func (r *resumption) renew(x *spare, from verbs.GIDEntry) error {
 	retag(e)
 	l.mu.Unlock()
 	e.mail.empty()
+	e.mail.move(x)
 	e.recvsUsed = e.recvs
 	if err := e.postRecvs(l.rwrs[:]); err != nil {
 		return err

@@ -244,7 +244,9 @@ func (x *load) check() {
 
 // Operations of both sides while queue pairs fail again and again, on one side or on both: each is
 // executed once and in order, and completes once.
-func TestContinuesAcrossFailures(t *testing.T) {
+func TestContinuesAcrossFailures(t *testing.T) { continues(t) }
+
+func continues(t *testing.T) {
 	for name, guard := range map[string]bool{"plain": false, "guarded": true, "ports": false, "guarded ports": true} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Resume: true, Guard: &guard}

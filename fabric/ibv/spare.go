@@ -117,11 +117,11 @@ func (l *Link) sparePort(i int) (*spare, error) {
 
 // join makes x a spare port of l, with all regions of l.
 func (x *spare) join(l *Link) error {
-	if x.soft != l.soft || x.lacks()|l.lacks() != 0 || x.noInline || l.noInline || !x.tells || x.caps.MaxSGE < l.caps.MaxSGE || x.inline < l.inline ||
+	if x.soft != l.soft || x.lacks()&^l.lacks() != 0 || !x.tells || x.caps.MaxSGE < l.caps.MaxSGE || x.inline < l.inline ||
 		x.caps.MaxMessage < l.caps.MaxMessage || !x.caps.LastByteLast && l.caps.LastByteLast {
 		return fmt.Errorf("%w: %s", errUnlike, x.choice)
 	}
-	x.atomics = l.soft || x.ctx.Name() == l.ctx.Name() || x.dev.AtomicCap == verbs.AtomicGlobal && l.dev.AtomicCap == verbs.AtomicGlobal
+	x.atomics = l.soft || l.noAtomics || x.ctx.Name() == l.ctx.Name() || x.dev.AtomicCap == verbs.AtomicGlobal && l.dev.AtomicCap == verbs.AtomicGlobal
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var err error
@@ -158,7 +158,7 @@ func (x *spare) now() (verbs.GIDEntry, error) {
 
 // add registers the memory of r. Called with Link.mu of the link's own port held.
 func (x *spare) add(r *region) error {
-	t, err := x.pd.Register(r.mem, rights(r.access))
+	t, err := x.pin(r.mem, r.access)
 	if err != nil {
 		return err
 	}

@@ -206,3 +206,12 @@ func TestZooLimits(t *testing.T) {
 	require.Equal(t, quirk("no_atomics"), l.noAtomics)
 	require.NoError(t, l.Close())
 }
+
+// TestContinuesAcrossFailures, over another port as well, on devices that lack operations. The shim divides a
+// write that it shuffles, so that nobody knows its packets.
+func TestZooContinues(t *testing.T) {
+	need(t)
+	if !quirk("shuffle") {
+		continues(t)
+	}
+}
