@@ -137,14 +137,11 @@ func startFast(t *Team, o *operation) *Request {
 	return r
 }
 
-// maxOwnTemp bounds the temporary memory that the board's own operation keeps.
-const maxOwnTemp = 64 << 10
-
 // endFast ends an operation that is over, and releases b.mu.
 func (b *board) endFast(o *operation) {
 	c, own, polls := b.t, o.own, o.flag%fastProgress == 0
 	if own {
-		if o.forget(); cap(o.temp) > maxOwnTemp {
+		if o.forget(); cap(o.temp) > maxTemp {
 			o.temp = nil
 		}
 	}

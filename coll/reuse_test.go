@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -175,6 +176,35 @@ func TestCallsAllocateNothing(t *testing.T) {
 				require.LessOrEqual(t, testutil.AllocsPerRun(1000, started), 2.0, "%s of %d", name, n)
 			}
 		}
+	}
+}
+
+// Temporary memory is kept from call to call, also if operations without any are between them.
+func TestTemporaryMemoryIsKept(t *testing.T) {
+	const n, calls = 64 << 10, 50
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	for _, alg := range []string{"binomial", "single", "scatter"} {
+		loop := func() {
+			each(t, ts, func(_ int, team *Team) error {
+				if err := team.Force("reduce=" + alg); err != nil {
+					return err
+				}
+				send, recv := make([]float64, n), make([]float64, n)
+				for range calls {
+					if err := errors.Join(Reduce(ctx, team, 0, send, recv, Sum), Barrier(ctx, team)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		loop()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		loop()
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(calls*n*8/4), alg) // with the buffers of both ranks, of 4 · 8n
 	}
 }
 

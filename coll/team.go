@@ -83,7 +83,7 @@ const (
 	maxInFlight = 1024
 	// maxFree bounds the operations that are kept for use again, and maxSpare the messages.
 	maxFree, maxSpare = 32, 64
-	// maxTemp bounds the temporary memory that is kept with operations.
+	// maxTemp bounds the temporary memory that is kept with operations, and that of the board's own.
 	maxTemp = 32 << 20
 )
 
