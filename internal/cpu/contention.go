@@ -32,16 +32,18 @@ type Contention struct {
 	threads  period       // threads that want the processors
 	compute  period       // goroutines of this process that compute
 	settled  period       // after a way home
+	longs    atomic.Int32 // turns in which a goroutine may have computed, less the others
 	turns    atomic.Int32 // empty yields until waits spin again
 	sure     atomic.Int32 // yields that count as turns without a look at the kernel's count
+	asked    atomic.Bool  // whether the next yield switches threads
 	late     int64        // ticks of the shortest yield that has run a thread that computes
 	long     int64        // ticks of the shortest turn in which a goroutine has computed
 	least    int64        // ticks of a first period
 	most     int64
-	switched int64       // ticks of the shortest yield that has run another thread
-	short    int64       // ticks of the shortest that is not a turn because it is too long
-	home     int         // the processor of this rank, or NoHome
-	confirm  func() bool // yields, and reports whether that has run another thread
+	switched int64 // ticks of the shortest yield that has run another thread
+	short    int64 // ticks of the shortest that is not a turn because it is too long
+	home     int   // the processor of this rank, or NoHome
+	switches func() (n int64, ok bool)
 	settle   func(home int, late int64) (moved bool)
 }
 
@@ -84,6 +86,10 @@ const (
 	// P away from it after 10 to 20 ms.
 	longTurn = 5 * time.Millisecond
 
+	// sureTurns is the number of long turns, less the others, after which goroutines compute: servers
+	// of HTTP had single ones.
+	sureTurns = 2
+
 	// minShared and maxShared bound the periods. The probe costs up to a time slice of the
 	// other thread, 1 to 4 ms; a period that is too long costs waits that could have spun the
 	// time of a sleep and a wake-up.
@@ -119,7 +125,7 @@ func NewContention(home int) *Contention {
 	return &Contention{
 		late: ticks(lateYield), long: ticks(longTurn), least: ticks(minShared), most: ticks(maxShared),
 		switched: int64(turnYield * empty), short: int64(shortYield * empty),
-		home: home, confirm: yieldSwitches, settle: settle,
+		home: home, switches: switches, settle: settle,
 	}
 }
 
@@ -131,29 +137,50 @@ func (c *Contention) Shared() bool { return c.threads.now() }
 // Hot path.
 func (c *Contention) TakesTurns() bool { return c.turns.Load() > 0 }
 
+// Computes reports whether goroutines of this process compute: in most of the last turns they have.
+// One long turn alone may have run goroutines that handle messages for each other.
+// Hot path.
+func (c *Contention) Computes() bool { return c.longs.Load() >= sureTurns && c.compute.now() }
+
 // yield yields the processor and reports whether a thread that computes has run.
 func (c *Contention) yield() (late bool) {
+	var before int64
+	known := false
+	asked := c.asked.Load() && c.asked.CompareAndSwap(true, false)
+	if asked {
+		before, known = c.switches()
+	}
 	begun := Ticks()
 	Yield()
 	now := Ticks()
+	if asked && now-begun < c.late {
+		if after, ok := c.switches(); !known || !ok || after != before {
+			c.confirmed(now)
+		}
+	}
 	return c.yielded(now-begun, now)
 }
 
-// takeTurns remembers that yields run threads that yield soon, if the next one does.
+// takeTurns remembers that yields run threads that yield soon, if the next one does, which the
+// caller, or another wait, makes after a poll: the thread that has run may have answered.
 func (c *Contention) takeTurns() {
 	if c.sure.Add(-1) < 0 {
-		if !c.confirm() {
-			return
-		}
-		if now := Ticks(); c.home != NoHome && !c.settled.now() {
-			c.settled.begin(now, c.least, longest*c.most)
-			if c.settle(c.home, c.late) {
-				c.settled.span.Store(0) // the next period is a first one
-			}
-			return
-		}
-		c.sure.Store(sureYields)
+		c.asked.Store(true)
+		return
 	}
+	c.turns.Store(emptyYields)
+}
+
+// confirmed remembers that a yield which followed a slow one has switched threads. The time is now.
+func (c *Contention) confirmed(now int64) {
+	if c.home != NoHome && !c.settled.now() {
+		c.settled.begin(now, c.least, longest*c.most)
+		if c.settle(c.home, c.late) {
+			c.settled.span.Store(0) // the next period is a first one
+		}
+		return
+	}
+	c.sure.Store(sureYields)
 	c.turns.Store(emptyYields)
 }
 
@@ -183,7 +210,11 @@ func (c *Contention) turn() {
 
 // turned is turn for a turn of the given time in ticks, which ended at now.
 func (c *Contention) turned(took, now int64) {
+	n := c.longs.Load()
 	if took >= c.long {
 		c.compute.begin(now, c.most, longest*c.most)
+		c.longs.Store(min(n+1, 2*sureTurns))
+	} else if n > 0 {
+		c.longs.Store(n - 1)
 	}
 }

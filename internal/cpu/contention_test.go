@@ -69,7 +69,7 @@ func TestTurnsReplaceSpins(t *testing.T) {
 	require.Positive(t, c.switched)
 	require.Less(t, c.switched, c.short)
 	c.switched, c.short, c.late = -2, -1, math.MaxInt64 // the yields of s itself are none of these
-	c.confirm = func() bool { return true }
+	c.sure.Store(math.MaxInt32)
 	const empty, turn, long = -3, -2, -1
 	s := Spinner{Policy: &Roomy, Contention: c}
 	first := func() int { s.Reset(); return s.Wait() }
@@ -127,6 +127,11 @@ func TestTurnsOfGoroutines(t *testing.T) {
 	require.Equal(t, Roomy.Yields/4, turns(), "a short turn")
 	c.turned(c.long, Ticks()+c.most*1000)
 	require.Zero(t, turns())
+	require.False(t, c.Computes(), "one long turn")
+	c.turned(c.long, Ticks()+c.most*1000)
+	require.True(t, c.Computes())
+	c.turned(c.long-1, Ticks())
+	require.False(t, c.Computes(), "a short turn")
 	require.False(t, c.Shared(), "threads are another matter")
 	for range 20 {
 		c.turned(c.long, c.compute.until.Load())
@@ -148,29 +153,57 @@ func TestTurnsOfGoroutines(t *testing.T) {
 }
 
 // A slow yield counts as a turn only if the next one has switched threads; after that, others
-// do without a look.
+// do without a look. Between the two the caller polls: no yield takes the place of a poll.
 func TestSlowYieldsAreNoTurns(t *testing.T) {
 	c := NewContention(NoHome)
-	c.switched, c.short, c.late = 0, 2, math.MaxInt64
-	looks, switches := 0, false
-	c.confirm = func() bool { looks++; return switches }
-	for range 3 {
-		require.False(t, c.yielded(1, 0))
-		require.False(t, c.TakesTurns())
+	c.switched, c.short, c.late = 0, 2, math.MaxInt64 // the yields of c itself are too long
+	looks, step, count, known := 0, int64(0), int64(0), true
+	c.switches = func() (int64, bool) {
+		looks++
+		count += step
+		return count, known
 	}
-	require.Equal(t, 3, looks)
-	switches = true
-	for range 1 + sureYields {
+	slow := func() bool {
 		require.False(t, c.yielded(1, 0))
-		require.True(t, c.TakesTurns())
+		return c.TakesTurns()
 	}
-	require.Equal(t, 4, looks)
-	switches = false
-	require.False(t, c.yielded(1, 0))
-	require.Equal(t, 5, looks)
+	require.False(t, c.yield())
+	require.Zero(t, looks, "nobody asks")
+	for n := 1; n <= 3; n++ {
+		require.False(t, slow())
+		require.False(t, c.yield())
+		require.Equal(t, 2*n, looks)
+		require.False(t, c.TakesTurns(), "it has run nobody")
+	}
+	step = 1
+	require.False(t, slow())
+	require.False(t, c.yield())
+	require.True(t, c.TakesTurns())
+	for range sureYields {
+		require.True(t, slow())
+		require.False(t, c.yield())
+	}
+	require.Equal(t, 8, looks)
+	require.True(t, slow())
+	require.False(t, c.yield())
+	require.Equal(t, 10, looks)
+
+	c.turns.Store(0)
+	c.sure.Store(0)
+	known = false
+	require.False(t, slow())
+	require.False(t, c.yield())
+	require.True(t, c.TakesTurns(), "a system that does not count")
+
+	c.turns.Store(0)
+	c.sure.Store(0)
+	require.False(t, slow())
+	c.late = 0 // every yield counts as late
+	require.True(t, c.yield())
+	require.False(t, c.TakesTurns(), "a thread that computes takes no turns")
 }
 
-// Threads that yield on one processor are switched, soon or late.
+// The kernel counts yields to another thread of the same processor.
 func TestYieldSwitches(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
@@ -186,6 +219,12 @@ func TestYieldSwitches(t *testing.T) {
 			}
 		}()
 	}
-	for !yieldSwitches() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for n, ok := switches(); ok; {
+		Yield()
+		if after, _ := switches(); after != n {
+			break
+		}
 	}
 }

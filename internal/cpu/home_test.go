@@ -34,7 +34,6 @@ func TestTurnsAreSettled(t *testing.T) {
 	c := NewContention(5)
 	c.switched, c.short, c.late = 0, 2, math.MaxInt64
 	var homes []int
-	c.confirm = func() bool { return true }
 	moved := false
 	c.settle = func(home int, late int64) bool {
 		require.Equal(t, c.late, late)
@@ -44,7 +43,10 @@ func TestTurnsAreSettled(t *testing.T) {
 	turn := func() bool {
 		c.turns.Store(0)
 		c.sure.Store(0)
-		c.yielded(1, 0)
+		c.yielded(1, 0) // the next one switches threads if it has to
+		if c.asked.Swap(false) {
+			c.confirmed(0)
+		}
 		return c.TakesTurns()
 	}
 	require.False(t, turn())
@@ -67,7 +69,6 @@ func TestTurnsAreSettled(t *testing.T) {
 
 	c = NewContention(NoHome)
 	c.switched, c.short, c.late = 0, 2, math.MaxInt64
-	c.confirm = func() bool { return true }
 	c.settle = func(int, int64) bool { require.Fail(t, "no home"); return false }
 	require.True(t, turn())
 }

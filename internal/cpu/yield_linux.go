@@ -2,15 +2,6 @@ package cpu
 
 import "golang.org/x/sys/unix"
 
-// yieldSwitches yields and reports whether another thread has run meanwhile, as far as the
-// kernel counts the switches of this thread. If it does not, every yield counts as one.
-func yieldSwitches() bool {
-	before, ok := switches()
-	Yield()
-	after, again := switches()
-	return !ok || !again || after != before
-}
-
 // switches returns how often this thread has had to leave a processor that it did not wait on:
 // for another one, in a yield or at the end of its time.
 func switches() (n int64, ok bool) {
