@@ -35,7 +35,7 @@
 //	asleep  links armed, waiting for their descriptors and for wake-ups
 //
 // While goroutines compute on all Ps of the scheduler, it keeps one more for itself, and is run by
-// one goroutine after the other: see relay.
+// one goroutine after the other: see relay. Waiters then park instead of napping.
 //
 // The next owner disarms the links and wakes the goroutine if it is asleep: links that one
 // goroutine has armed are never polled by another. It sleeps in a system call, poll, on the

@@ -148,8 +148,9 @@ func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy, home int) (*Eng
 // Start starts the progress goroutine. Once. With extraP, GOMAXPROCS is one more while goroutines
 // compute on all Ps, so that it reacts at once; see relay.
 func (e *Engine) Start(extraP bool) {
+	e.relay.init(extraP)
 	e.started.Store(true)
-	go e.run(extraP)
+	go e.run()
 }
 
 // StartOn is e.Start with the thread of the progress goroutine bound to the processors s, which
@@ -164,7 +165,7 @@ func StartOn(e *Engine, s cpu.Set) error {
 			runtime.UnlockOSThread()
 			return
 		}
-		e.run(false)                               // a goroutine that is locked to its thread has no successor
+		e.run()                                    // without a relay: a goroutine that is locked to its thread has no successor
 		if topo.BindThread(cpu.Allowed()) == nil { // otherwise the thread ends with the goroutine
 			runtime.UnlockOSThread()
 		}

@@ -75,13 +75,12 @@ type loop struct {
 
 // run is the progress goroutine. A panic of the protocol ends the process: no deferred
 // function here waits for the goroutine that panics.
-func (e *Engine) run(extraP bool) {
+func (e *Engine) run() {
 	l := &loop{
 		eng: e, timer: time.NewTimer(time.Hour), slice: minDoze,
 		sp: cpu.Spinner{Policy: &e.policy, Contention: e.contention},
 	}
 	l.next = func() { succeed(l) }
-	e.relay.init(extraP)
 	l.resume()
 }
 
@@ -153,8 +152,7 @@ func (l *loop) round() (mine bool) {
 	switch {
 	case busy:
 		l.sp.Reset()
-		e.relay.busy = true
-		e.relay.idle = 0
+		e.relay.found()
 	case e.relay.on.Load():
 		if !e.relay.spins() {
 			e.relay.idle = 0
@@ -273,7 +271,7 @@ func (l *loop) slumber() (mine bool) {
 		}
 		begun := cpu.Ticks()
 		ready, err = e.events.wait(d)
-		r.late = r.late || soon && cpu.Duration(cpu.Ticks()-begun) >= d+lateSleep
+		r.late = r.late || soon && (computes(e) || cpu.Duration(cpu.Ticks()-begun) >= d+lateSleep)
 	case r.woke(): // those run first
 		r.passed = true
 		return true

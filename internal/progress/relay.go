@@ -24,6 +24,7 @@ import (
 //     garbage collector.
 //   - Goroutines that an event has made runnable are in the same queue: the turn ends when the
 //     event has been handled.
+//   - Goroutines that wait neither sleep on the links nor yield while they own them.
 //
 // The words are the progress goroutine's, except for those that are atomic.
 type relay struct {
@@ -37,6 +38,8 @@ type relay struct {
 	busy   bool          // events have been handled since the last sleep
 	queued uint64        // runnable goroutines after that sleep
 	idle   int64         // Ticks, of the first poll since then in vain, 0 if none
+	vain   int           // sleeps without a spin after the last spin in vain, 0 after one that found an event
+	skip   int           // of these, those that are left
 	thread int           // with a short time slice, 0 if none
 	looked int64         // Ticks, of the last look at the load
 	looks  int           // that disagree with on, less those that agree
@@ -58,8 +61,11 @@ const (
 
 	// spinTime is the time of polls in vain before it sleeps: longer than the round trip of a peer that
 	// asks again at once, and short for goroutines that could compute. It does not yield meanwhile,
-	// since other threads would compute for a time slice.
+	// since other threads would compute for a time slice. A peer that waits for the same processor
+	// cannot ask meanwhile, and gets its answer so much later: after each spin in vain, twice as many sleeps
+	// as before, up to maxVain, begin without one.
 	spinTime = 30 * time.Microsecond
+	maxVain  = 256
 
 	// lateSleep is the time by which a sleep of lookEvery ends too late if a goroutine that
 	// computes has the P: the scheduler takes that away after 10 ms. Goroutines that handle messages
@@ -104,7 +110,16 @@ func psAreOurs() bool {
 	return runtime.GOMAXPROCS(0) == ps.set
 }
 
-// init prepares the relay, which is off, and remains so if it is not allowed.
+// computes reports whether goroutines of the application compute, so that the progress goroutine,
+// which has or will have a P, should sleep on the links. A waiter that has slept there would wait for a P
+// before it could answer a peer.
+// Hot path.
+func computes(e *Engine) bool {
+	return e.relay.allowed && (e.relay.on.Load() || e.contention != nil && e.contention.Computes())
+}
+
+// init prepares the relay, which is off, and remains so if it is not allowed. Before the progress
+// goroutine starts.
 func (r *relay) init(allowed bool) {
 	r.allowed = allowed && event.Raw
 	r.load[0].Name = "/sched/goroutines/running:goroutines"
@@ -147,10 +162,27 @@ func (r *relay) due() bool {
 func (r *relay) spins() bool {
 	now := cpu.Ticks()
 	if r.idle == 0 {
+		if r.skip > 0 {
+			r.skip--
+			return false
+		}
 		r.idle = now
 	}
 	cpu.Pause()
-	return cpu.Duration(now-r.idle) < spinTime
+	if cpu.Duration(now-r.idle) < spinTime {
+		return true
+	}
+	r.vain = min(max(2*r.vain, 1), maxVain)
+	r.skip = r.vain
+	return false
+}
+
+// found remembers that a poll has found an event.
+func (r *relay) found() {
+	if r.busy = true; r.idle != 0 { // while it spun
+		r.vain = 0
+	}
+	r.idle = 0
 }
 
 // turn begins the turn of the calling goroutine.

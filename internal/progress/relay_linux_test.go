@@ -2,6 +2,7 @@ package progress
 
 import (
 	"bytes"
+	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -184,4 +185,64 @@ func TestOperationsDuringARelay(t *testing.T) {
 		a.leave(t)
 		require.NoError(t, a.write(testutil.Context(t, testutil.Limit), &op{off: 8}))
 	}
+}
+
+// A waiter leaves the links to the progress goroutine: it polls for some rounds, without a yield in
+// which threads that compute would run, and parks without a sleep on the links.
+func TestWaitersLeaveTheLinksDuringARelay(t *testing.T) {
+	l := newIdle(t, 1)
+	e, err := New([]fabric.Link{l}, nothing{}, cpu.SpinPolicy{Polls: 1 << 30}, cpu.NoHome)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	e.relay.allowed = true
+	e.relay.on.Store(true)
+	waits := map[string]func(ctx context.Context, w *Waiter) error{
+		"Wait":    e.Wait,
+		"WaitAny": func(ctx context.Context, w *Waiter) error { _, err := e.WaitAny(ctx, 0, Waiters{w}); return err },
+	}
+	for name, wait := range waits {
+		if name == "WaitAny" { // which holds the links for one round at a time
+			e.policy = cpu.SpinPolicy{Yields: 1}
+		} else {
+			e.policy = cpu.SpinPolicy{Polls: 1 << 30}
+		}
+		ctx, cancel := context.WithCancel(testutil.Context(t, testutil.Limit))
+		ended := make(chan error)
+		polls := l.polls.Load()
+		var w Waiter
+		w.Init()
+		go func() { ended <- wait(ctx, &w) }()
+		testutil.Eventually(t, testutil.Limit, func() bool { return e.parked.Load() == 1 }, name)
+		require.LessOrEqual(t, l.polls.Load()-polls, int64(driveRounds+1), name)
+		require.Empty(t, l.armed, name)
+		require.Equal(t, ownerNone, e.owner.Load(), name)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled, name)
+	}
+}
+
+// After a spin in vain the progress goroutine sleeps twice as often without one as after the last, until
+// a spin finds an event.
+func TestSpinsInVain(t *testing.T) {
+	var r relay
+	spins := func() (n int) {
+		for r.spins() {
+			n++
+		}
+		r.idle = 0
+		return n
+	}
+	for n := 1; n <= 4*maxVain; n *= 2 {
+		require.NotZero(t, spins())
+		r.found() // at once after the sleep
+		for range min(n, maxVain) {
+			require.Zero(t, spins())
+		}
+	}
+	require.True(t, r.spins())
+	r.found()
+	require.True(t, r.busy)
+	require.NotZero(t, spins())
+	require.Zero(t, spins())
+	require.NotZero(t, spins())
 }

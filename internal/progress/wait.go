@@ -97,7 +97,7 @@ func await(ctx context.Context, e *Engine, w *Waiter, l Poller) error {
 				continue
 			}
 			if end == driveTired {
-				if naps.nap(ctx, w) {
+				if !computes(e) && naps.nap(ctx, w) {
 					continue
 				}
 				e.tired.Store(true)
@@ -189,6 +189,11 @@ func (e *Engine) drive(ctx context.Context, w *Waiter, l Poller, sp *cpu.Spinner
 		}
 		if busy {
 			sp.Reset()
+		} else if e.relay.on.Load() {
+			if n > driveRounds {
+				return driveTired // no yield: threads that compute would run while others need the links
+			}
+			cpu.Pause()
 		} else if sp.Wait() != 0 {
 			if sp.Weary() {
 				return driveTired

@@ -61,7 +61,7 @@ func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error
 		case busy:
 			naps.sp.Reset()
 		case naps.sp.Wait() != 0 && naps.sp.Weary():
-			if !naps.nap(ctx, ws...) {
+			if computes(e) || !naps.nap(ctx, ws...) {
 				e.tired.Store(true)
 				return e.parkAny(ctx, start, ws)
 			}
