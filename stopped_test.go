@@ -194,7 +194,7 @@ func TestStoppedProcessThatGoesOn(t *testing.T) {
 // resumes, because it has not checked them meanwhile.
 func TestStoppedProcessJudgesNobody(t *testing.T) {
 	t.Parallel()
-	const hang = 1500 * time.Millisecond // ranks that are not stopped are starved for less
+	const hang = 3 * time.Second // ranks that are not stopped are starved for less
 	onEach(t, func(t *testing.T, fabric string) {
 		config := rendezvous(t, 2, fabric)
 		c := config(0)

@@ -71,14 +71,13 @@ func newHalo(ctx context.Context, c *nas.Comm, b block, top *grid) (*halo, error
 
 // exchange sets the points of a grid that belong to the neighbours, which must call it as
 // well. Faces of a later axis include the neighbours' points of the earlier ones, so that
-// edges and corners arrive as well.
+// edges and corners arrive as well. Packing and unpacking are no communication, as in the reference
+// program.
 func (h *halo) exchange(ctx context.Context, g *grid) error {
-	defer h.c.Communicated(time.Now())
 	for a := axisX; a < axes; a++ {
 		w := &h.ways[a]
-		n := g.size(a)
+		face, n := g.face(a), g.size(a)
 		if !w.divided {
-			face := g.face(a)
 			low, high := h.low[:face], h.high[:face]
 			g.pack(a, 1, low)
 			g.pack(a, n, high)
@@ -86,13 +85,17 @@ func (h *halo) exchange(ctx context.Context, g *grid) error {
 			g.unpack(a, 0, high)
 			continue
 		}
-		if err := h.send(ctx, a, g); err != nil {
+		w.turn++
+		if err := h.settle(ctx, w); err != nil {
 			return err
 		}
-		if _, err := h.c.Engine().Peer(w.neighbour).WaitSignal(ctx, h.win.Slice(word*int(a), word), rma.GE, w.turn); err != nil {
+		out := h.buffers[w.send[w.turn%2]:]
+		g.pack(a, 1, out[:face])
+		g.pack(a, n, out[face:2*face])
+		h.put(a, 2*face)
+		if err := h.await(ctx, a); err != nil {
 			return err
 		}
-		face := g.face(a)
 		in := h.buffers[w.recv[w.turn%2]:]
 		g.unpack(a, n+1, in[:face]) // the neighbour's low face
 		g.unpack(a, 0, in[face:2*face])
@@ -100,24 +103,31 @@ func (h *halo) exchange(ctx context.Context, g *grid) error {
 	return nil
 }
 
-// send puts the faces of an axis into the neighbour's window.
-func (h *halo) send(ctx context.Context, a axis, g *grid) error {
-	w := &h.ways[a]
-	w.turn++
-	i := w.turn % 2
-	if w.turn > 2 {
-		if err := w.sent[i].Wait(ctx); err != nil {
-			return err
-		}
+// settle waits until the send buffer of the present message is free.
+func (h *halo) settle(ctx context.Context, w *way) error {
+	if w.turn <= 2 {
+		return nil
 	}
-	face := g.face(a)
-	out := h.buffers[w.send[i]:]
-	g.pack(a, 1, out[:face])
-	g.pack(a, g.size(a), out[face:2*face])
+	defer h.c.Communicated(time.Now())
+	return w.sent[w.turn%2].Wait(ctx)
+}
+
+// put puts n points of the send buffer into the window of the neighbour along an axis, and tells it.
+func (h *halo) put(a axis, n int) {
+	defer h.c.Communicated(time.Now())
+	w := &h.ways[a]
+	i := w.turn % 2
 	at := func(index int) int { return words + word*index }
-	w.sent[i] = h.c.Engine().Peer(w.neighbour).PutSignal(h.win.At(w.neighbour, at(w.recv[i])), h.win.Slice(at(w.send[i]), 2*word*face),
+	w.sent[i] = h.c.Engine().Peer(w.neighbour).PutSignal(h.win.At(w.neighbour, at(w.recv[i])), h.win.Slice(at(w.send[i]), word*n),
 		h.win.At(w.neighbour, word*int(a)), rma.SignalSet, w.turn)
-	return nil
+}
+
+// await waits for the present message of the neighbour along an axis.
+func (h *halo) await(ctx context.Context, a axis) error {
+	defer h.c.Communicated(time.Now())
+	w := &h.ways[a]
+	_, err := h.c.Engine().Peer(w.neighbour).WaitSignal(ctx, h.win.Slice(word*int(a), word), rma.GE, w.turn)
+	return err
 }
 
 // size returns the own points along an axis.
