@@ -67,8 +67,16 @@ func TestRequestOutlivesUse(t *testing.T) {
 	first := StartBarrier(ts[0])
 	require.NoError(t, Barrier(ctx, ts[1]))
 	require.NoError(t, first.Wait(ctx))
-	free := ts[0].t.free
-	o := free[len(free)-1]
+	var o *operation
+	testutil.Eventually(t, testutil.Limit, func() bool { // who ends it may still have it
+		c := ts[0].t
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if n := len(c.free); n > 0 {
+			o = c.free[n-1]
+		}
+		return o != nil
+	}, "the operation is free")
 	second := StartBarrier(ts[0])
 	require.Same(t, o, second.o)
 	require.True(t, first.Done())
