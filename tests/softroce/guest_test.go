@@ -217,6 +217,8 @@ func TestSuiteSteps(t *testing.T) {
 	require.Contains(t, two[1].Argv, "-test.skip=^(TestA|TestB)$")
 	require.Contains(t, two[3].Argv, "-test.skip=^(TestA|TestB)$|Pong")
 	require.Len(t, two[1].Notes, 1)
+	list[1].alone = true
+	require.Len(t, suiteSteps("/m", "/b", "two", list, o), 4, "the wire of the second is not disturbed")
 	list[0].strict = true
 	require.Equal(t, []string{"sh", "-c", strictly, "sh", "/b/b.test"}, suiteSteps("/m", "/b", "one", list, o)[0].Argv[:5])
 	require.Equal(t, "/b/b.test", suiteSteps("/m", "/b", "two", list, o)[0].Argv[0])
