@@ -32,8 +32,7 @@ var cables sync.Map
 // cablePort is a link of a cable.
 type cablePort struct {
 	*sim.Link
-	why    atomic.Pointer[error] // why it cannot be used
-	frozen atomic.Bool           // nothing that is sent arrives
+	frozen atomic.Bool // nothing that is sent arrives
 }
 
 func (c *cable) open() (fabric.Link, error) {
@@ -64,29 +63,6 @@ func (c *cable) pull(es []*Engine, away bool) {
 			}
 		})
 	}
-}
-
-func (p *cablePort) Usable() error {
-	if why := p.why.Load(); why != nil {
-		return *why
-	}
-	return nil
-}
-
-func (p *cablePort) fail(why error) { p.why.Store(&why) }
-
-func (p *cablePort) Register(mem []byte, a fabric.Access) (fabric.Region, error) {
-	if err := p.Usable(); errors.Is(err, fabric.ErrDeviceGone) {
-		return nil, err
-	}
-	return p.Link.Register(mem, a)
-}
-
-func (p *cablePort) Alloc(size int, a fabric.Access) (fabric.Region, error) {
-	if err := p.Usable(); errors.Is(err, fabric.ErrDeviceGone) {
-		return nil, err
-	}
-	return p.Link.Alloc(size, a)
 }
 
 func (p *cablePort) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
@@ -174,8 +150,8 @@ func testFindsTCP(t *testing.T, what string, both bool) {
 	port := map[string][]int{"here": {0}, "there": {1}, "gone here": {0}, "gone there": {1}, "gone twice": {0, 1}}[what]
 	gone := len(what) > 4 && what[:4] == "gone"
 	for _, i := range port {
-		if c.ports[i].fail(errors.New("the port is down")); gone {
-			c.ports[i].fail(fabric.ErrDeviceGone)
+		if c.ports[i].Fail(errors.New("the port is down")); gone {
+			c.ports[i].Fail(fabric.ErrDeviceGone)
 		}
 	}
 	ctx := testutil.Context(t, testutil.Limit)
@@ -208,7 +184,7 @@ func testFindsTCP(t *testing.T, what string, both bool) {
 	}
 	c.pull(es, false)
 	for _, p := range c.ports {
-		p.why.Store(nil)
+		p.Fail(nil)
 	}
 	sunder(t, es)
 	reconnect(t, es[0])

@@ -3,7 +3,6 @@ package fallback
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,33 +18,6 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 
 var errUnplugged = errors.New("unplugged")
 
-// fallible is a link that says that it cannot be used, and cannot, if why is set.
-type fallible struct {
-	*sim.Link
-	why atomic.Pointer[error]
-}
-
-func (l *fallible) Usable() error {
-	if p := l.why.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
-func (l *fallible) Register(mem []byte, a fabric.Access) (fabric.Region, error) {
-	if err := l.Usable(); errors.Is(err, fabric.ErrDeviceGone) {
-		return nil, err
-	}
-	return l.Link.Register(mem, a)
-}
-
-func (l *fallible) Alloc(size int, a fabric.Access) (fabric.Region, error) {
-	if err := l.Usable(); errors.Is(err, fabric.ErrDeviceGone) {
-		return nil, err
-	}
-	return l.Link.Alloc(size, a)
-}
-
 // served is a link all endpoints of which use the second link.
 type served struct{ *Link }
 
@@ -56,12 +28,12 @@ func (l served) Caps() fabric.Caps {
 }
 
 // two returns two links over a simulated one and tcp, and the simulated ones.
-func two(tb testing.TB) (ls [2]*Link, firsts [2]*fallible) {
+func two(tb testing.TB) (ls [2]*Link, firsts [2]*sim.Link) {
 	n := sim.NewNetwork(sim.Options{Caps: sim.CapsLike("ibv"), TargetFails: true})
 	for i := range ls {
-		first, err := n.NewLink()
+		var err error
+		firsts[i], err = n.NewLink()
 		require.NoError(tb, err)
-		firsts[i] = &fallible{Link: first}
 		second, err := tcp.Open(&tcp.Config{Named: true})
 		require.NoError(tb, err)
 		ls[i], err = New(firsts[i], second)
@@ -82,7 +54,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fabrictest.Run(t, fabrictest.Factory{IdleDown: true, Open: func(tb testing.TB) (a, b fabric.Link) {
 				ls, firsts := two(tb)
-				firsts[0].why.Store(&why)
+				firsts[0].Fail(why)
 				return served{ls[0]}, served{ls[1]}
 			}})
 		})
@@ -163,10 +135,7 @@ func TestKeysSurvive(t *testing.T) {
 		{why: [2]error{nil, fabric.ErrDeviceGone}, over: "tcp", atomics: true}, // nobody uses that adapter
 	} {
 		for k := range firsts {
-			firsts[k].why.Store(nil)
-			if want.why[k] != nil {
-				firsts[k].why.Store(&want.why[k])
-			}
+			firsts[k].Fail(want.why[k])
 		}
 		eps, errs := connect(t, ls, fabric.EndpointOptions{ID: uint32(i), Second: want.second})
 		require.NoError(t, errors.Join(errs[:]...))
@@ -186,15 +155,15 @@ func TestKeysSurvive(t *testing.T) {
 			require.NoError(t, ep.Close())
 		}
 	}
-	firsts[1].why.Store(nil)
+	firsts[1].Fail(nil)
 	require.NoError(t, errors.Join(mine.Close(), theirs.Close(), ls[0].Close(), ls[1].Close()))
 }
 
 // silent is a link whose peer does not answer.
-type silent struct{ *fallible }
+type silent struct{ *sim.Link }
 
 func (l silent) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
-	ep, err := l.fallible.NewEndpoint(o)
+	ep, err := l.Link.NewEndpoint(o)
 	return silentEndpoint{ep}, err
 }
 
@@ -221,8 +190,7 @@ func TestOtherWay(t *testing.T) {
 		require.ErrorIs(t, err, errUnplugged)
 		require.NotErrorIs(t, err, fabric.ErrOtherWay)
 	}
-	why := errUnplugged
-	firsts[0].why.Store(&why)
+	firsts[0].Fail(errUnplugged)
 	_, errs = connect(t, [2]*Link{ls[0], plain}, fabric.EndpointOptions{ID: 2})
 	for _, err := range errs {
 		require.ErrorIs(t, err, fabric.ErrNotConnected)

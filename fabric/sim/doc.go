@@ -47,7 +47,7 @@
 //	region.go    registered memory
 //	endpoint.go  Endpoint: its address, connect, post, close
 //	exec.go      carrying out requests
-//	faults.go    faults by hand: FailAt, Kill, KillAt, Freeze
+//	faults.go    faults by hand: FailAt, Kill, KillAt, Fail, Freeze
 //
 // Tests: the conformance suite over many Options (conformance_test.go), the
 // liberties it takes (sim_test.go), the faults by hand (faults_test.go).

@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/seed33544411/rma/fabric"
+import (
+	"errors"
+
+	"github.com/seed33544411/rma/fabric"
+)
 
 // FailAt makes the k-th request that this link posts from now on (counted from 1, over all
 // its endpoints) fail with st and leave the memory of both sides untouched.
@@ -43,6 +47,29 @@ func (l *Link) kill() {
 		}
 	}
 	l.net.joined.Broadcast()
+}
+
+// Fail makes Usable return why; nil undoes it. With fabric.ErrDeviceGone no memory can be registered either.
+// Endpoints that are connected stay so.
+func (l *Link) Fail(why error) {
+	l.net.mu.Lock()
+	defer l.net.mu.Unlock()
+	l.unfit = why
+}
+
+// Usable implements fabric.Fallible.
+func (l *Link) Usable() error {
+	l.net.mu.Lock()
+	defer l.net.mu.Unlock()
+	return l.unfit
+}
+
+// gone returns Fail's reason if it is that the device is gone. net.mu is held.
+func (l *Link) gone() error {
+	if errors.Is(l.unfit, fabric.ErrDeviceGone) {
+		return l.unfit
+	}
+	return nil
 }
 
 // Freeze stops all traffic from and to the link without notice, like a pulled cable or a

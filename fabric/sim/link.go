@@ -26,12 +26,16 @@ type Link struct {
 	closed  bool
 	dead    bool // killed
 	frozen  bool
+	unfit   error  // see Fail
 	killAt  uint64 // step, 0 for never
 	failIn  uint64 // fail the failIn-th request from now, 0 for none
 	failSt  fabric.Status
 }
 
-var _ fabric.Link = (*Link)(nil)
+var (
+	_ fabric.Link     = (*Link)(nil)
+	_ fabric.Fallible = (*Link)(nil)
+)
 
 // Name returns "sim".
 func (l *Link) Name() string { return "sim" }

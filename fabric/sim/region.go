@@ -47,6 +47,9 @@ func (l *Link) register(mem []byte, access fabric.Access, own bool) (fabric.Regi
 	if l.closed {
 		return nil, fmt.Errorf("register: link %w", fabric.ErrClosed)
 	}
+	if err := l.gone(); err != nil {
+		return nil, fmt.Errorf("register: %w", err)
+	}
 	e, err := l.keys.Add(fabric.Addr(mem), uint64(len(mem)), access)
 	if err != nil {
 		return nil, fmt.Errorf("register: %w", err)
