@@ -13,7 +13,7 @@
 //	format.go      tables and JSON lines
 //
 // It imports the root package, coll, internal/bench, internal/bench/choice, internal/bench/overlap,
-// internal/launch and internal/topo.
+// internal/launch, internal/cpu and internal/topo.
 package collective
 
 import (

@@ -85,17 +85,24 @@ func mpiRanks(launch []string, pingpong string, j *Job) []string {
 
 // mpiSides returns a launcher's arguments for two ranks, each pinned to a processor.
 func mpiSides(launch []string, j *Job, program func(side int) []string) []string {
-	for side := range 2 {
-		if side > 0 {
-			launch = append(launch, ":")
-		}
+	return append(launch, mpiEach(2, func(side int) []string {
 		p := program(side)
 		if core, pinned := j.Core(side); pinned {
 			p = bound(cpu.Of(core), p)
 		}
-		launch = append(append(launch, "-n", "1"), p...)
+		return p
+	})...)
+}
+
+// mpiEach returns a launcher's arguments for ranks that each have a program of their own.
+func mpiEach(ranks int, program func(rank int) []string) (out []string) {
+	for r := range ranks {
+		if r > 0 {
+			out = append(out, ":")
+		}
+		out = append(append(out, "-n", "1"), program(r)...)
 	}
-	return launch
+	return out
 }
 
 // bound returns the arguments of a program that is bound to processors, by taskset, because launchers number

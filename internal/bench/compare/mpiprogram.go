@@ -114,17 +114,11 @@ func (m *mpiProgram) run(ctx context.Context, l *mpiLibrary, limit time.Duration
 }
 
 // mpiBound returns a launcher's arguments for ranks of a program, each bound to its place if there are any.
-func mpiBound(program []string, ranks int, places []topo.Binding) (out []string) {
+func mpiBound(program []string, ranks int, places []topo.Binding) []string {
 	if places == nil {
 		return append([]string{"-n", strconv.Itoa(ranks)}, program...)
 	}
-	for i := range places {
-		if i > 0 {
-			out = append(out, ":")
-		}
-		out = append(append(out, "-n", "1"), bound(places[i].CPUs, program)...)
-	}
-	return out
+	return mpiEach(len(places), func(r int) []string { return bound(places[r].CPUs, program) })
 }
 
 // parsePoint returns the n numbers behind the words of want in a line of out. The first line that begins
