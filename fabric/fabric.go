@@ -147,6 +147,15 @@ type Forked interface {
 	Settle() (ep, unused Endpoint)
 }
 
+// Settle returns the endpoint to use in the place of ep, which is connected, and one to close, which may be
+// nil: ep itself and nil unless it is Forked.
+func Settle(ep Endpoint) (used, unused Endpoint) {
+	if f, is := ep.(Forked); is {
+		return f.Settle()
+	}
+	return ep, nil
+}
+
 // MaxAddress bounds the length of Endpoint.Address in bytes, MaxLetter that of a Courier's letter.
 const MaxAddress, MaxLetter = 512, 1000
 

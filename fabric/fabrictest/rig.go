@@ -165,11 +165,9 @@ func (r *rig) join(ca, cb *conn) {
 
 // settle replaces an endpoint of a fabric.Fork by that which it has become.
 func (c *conn) settle() {
-	if f, is := c.ep.(fabric.Forked); is {
-		ep, unused := f.Settle()
-		if c.ep = ep; unused != nil {
-			c.r.must(unused.Close(), "close the unused endpoint")
-		}
+	ep, unused := fabric.Settle(c.ep)
+	if c.ep = ep; unused != nil {
+		c.r.must(unused.Close(), "close the unused endpoint")
 	}
 }
 

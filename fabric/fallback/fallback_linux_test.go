@@ -92,7 +92,7 @@ func connect(t *testing.T, ls [2]*Link, o fabric.EndpointOptions) (eps [2]fabric
 	}, "connect")
 	for i := range eps {
 		if errs[i] == nil {
-			ep, unused := eps[i].(fabric.Forked).Settle()
+			ep, unused := fabric.Settle(eps[i])
 			if eps[i] = ep; unused != nil {
 				require.NoError(t, unused.Close())
 			}

@@ -83,11 +83,7 @@ func Join(ctx context.Context, l fabric.Link, o ConnectOptions, swap func(mine [
 
 // settle returns the endpoint to use in the place of ep, which is connected.
 func (o *ConnectOptions) settle(ep fabric.Endpoint) fabric.Endpoint {
-	f, is := ep.(fabric.Forked)
-	if !is {
-		return ep
-	}
-	ep, unused := f.Settle()
+	ep, unused := fabric.Settle(ep)
 	if unused != nil {
 		o.close(unused)
 	}
