@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,25 +90,28 @@ func cutSocketsOf(net byte) func() int {
 	return func() int { return cutSockets(net, rand.IntN(3)) }
 }
 
-// losing runs f while rail 0 is cut again and again, and checks that nothing but the events of rails
-// shows that.
+// losing runs f while rail 0 is cut again and again, until it has been cut some times, and checks that
+// nothing but the events of rails shows that.
 func losing(t *testing.T, es []*Engine, cut func() int, f func()) {
 	ctx, stop := context.WithCancel(testutil.Context(t, testutil.Limit))
 	var tasks sync.WaitGroup
-	cuts := 0
+	var cuts atomic.Int64
 	tasks.Go(func() {
 		for ctx.Err() == nil {
-			cuts += cut()
+			cuts.Add(int64(cut()))
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Duration(rand.ExpFloat64() * float64(10*time.Millisecond))): // deadline: pauses between losses
 			}
 		}
 	})
-	f()
+	const least = 5 // f may end before the first loss
+	for f(); cuts.Load() < least && ctx.Err() == nil; f() {
+	}
 	stop()
 	tasks.Wait()
-	t.Logf("%d sockets or queue pairs were cut", cuts)
+	t.Logf("%d sockets or queue pairs were cut", cuts.Load())
+	require.GreaterOrEqual(t, cuts.Load(), int64(least))
 	ctx = testutil.Context(t, testutil.Limit)
 	for r, e := range es {
 		testutil.Eventually(t, testutil.Limit, func() bool { return e.Peer(1 - r).Stats().Rails[0].Up }, "rail 0 is back")
