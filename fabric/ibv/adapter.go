@@ -25,7 +25,7 @@ type adapter struct {
 	soft bool // a software device, rdma_rxe: see the package comment
 
 	noImm     bool        // the device has no writes with immediate: letters instead
-	noAtomics bool        // the device has no atomics: letters instead
+	noAtomics bool        // the device has no atomics, or shall not be asked for them: letters instead
 	inline    int         // bytes that the device takes inline
 	noInline  bool        // the device takes too little inline: the payload is copied, see mailbox
 	tells     bool        // the device tells the next packet that a queue pair expects: endpoints continue
@@ -67,7 +67,7 @@ func (l *adapter) setup() (err error) {
 	if l.opt.MaxReads < 1 {
 		return fmt.Errorf("%w: %w: limits %d to the peer, %d from it", fabric.ErrNotSupported, ErrNoReads, l.dev.MaxReadInitiate, l.dev.MaxReadTarget)
 	}
-	l.noAtomics = l.dev.AtomicCap == verbs.AtomicNone
+	l.noAtomics = l.dev.AtomicCap == verbs.AtomicNone || l.opt.HostAtomics
 	l.soft = l.dev.VendorID == 0xffffff // IB_OPENIB_OUI, of rxe and siw
 	if l.pd, err = l.ctx.AllocPD(); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (l *adapter) unlessGone(err error) error {
 	return err
 }
 
-// lacks returns the operations that the device does not have.
+// lacks returns the operations that the device does not have, or shall not be asked for.
 func (l *adapter) lacks() (x lacks) {
 	if l.noImm {
 		x |= lacksImm

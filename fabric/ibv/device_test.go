@@ -63,11 +63,44 @@ func open2Of(tb testing.TB, o Options) (fabric.Link, fabric.Link) {
 
 func TestConformance(t *testing.T) {
 	need(t)
-	f := fabrictest.Factory{Open: open2, Slow: testutil.Slow(), AtomicBeforeLocal: true}
+	fabrictest.Run(t, conformance(open2))
+}
+
+func conformance(open func(testing.TB) (fabric.Link, fabric.Link)) fabrictest.Factory {
+	f := fabrictest.Factory{Open: open, Slow: testutil.Slow(), AtomicBeforeLocal: true}
 	if testutil.Race {
 		f.NoAllocs = "the race detector allocates"
 	}
-	fabrictest.Run(t, f)
+	return f
+}
+
+// Atomics by the target's processor keep the promises that the device's keep.
+func TestHostAtomics(t *testing.T) {
+	need(t)
+	f := conformance(func(tb testing.TB) (fabric.Link, fabric.Link) { return open2Of(tb, Options{HostAtomics: true}) })
+	for _, c := range fabrictest.Cases() {
+		switch c.Name {
+		case "FetchAdd", "CompareSwap", "AtomicContention", "AtomicMisaligned", "AtomicsInOrder", "Fence", "RemoteAccess", "ExactlyOnce", "CloseFlushes", "Model":
+			t.Run(c.Name, func(t *testing.T) { c.Run(t, f) })
+		}
+	}
+}
+
+// Both sides have to agree on who executes atomics.
+func TestHostAtomicsOnOneSide(t *testing.T) {
+	da, db := need(t)
+	var eps [2]fabric.Endpoint
+	for i, o := range []Options{{Device: da, HostAtomics: true}, {Device: db}} {
+		l, err := Open(o)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, l.Close()) })
+		require.Equal(t, i == 0, l.Caps().TargetProgress)
+		eps[i], err = l.NewEndpoint(fabric.EndpointOptions{})
+		require.NoError(t, err)
+	}
+	err := eps[1].Connect(testutil.Context(t, testutil.Limit), eps[0].Address())
+	require.ErrorIs(t, err, fabric.ErrBadAddress)
+	require.ErrorContains(t, err, "RMA_IBV_ATOMICS=host")
 }
 
 type side struct {

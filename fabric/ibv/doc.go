@@ -57,7 +57,8 @@
 // queue pairs, writes with immediate and the GID by writing to itself (probe.go). A device
 // without writes with immediate notifies by a message behind the write; a device without
 // atomics asks the peer's Poll for them by messages, one or several atomics at a time with
-// nothing behind them (letter.go), and then has Caps.TargetProgress and Caps.AtomicCPU. If
+// nothing behind them (letter.go), and then has Caps.TargetProgress and Caps.AtomicCPU. So does
+// one with atomics by [Options.HostAtomics], which loses no result with a queue pair. If
 // fewer than 8 bytes may be inline, Post copies the payload. All three need registered memory
 // for each endpoint. Connect refuses a peer whose device lacks other operations than this one
 // (fabric.ErrBadAddress), and Open a device without RDMA reads ([ErrNoReads]).

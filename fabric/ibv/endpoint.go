@@ -302,7 +302,7 @@ func accept(e *endpoint, peer []byte) (a address, err error) {
 		return a, fmt.Errorf("%w: the peer's port is %v, ours %v", fabric.ErrBadAddress, a.layer, l.attr.LinkLayer)
 	}
 	if own := e.l.lacks(); a.lacks != own { // over spare ports as well, which lack no more
-		return a, fmt.Errorf("%w: the devices lack different operations: the peer's %v, ours %v: use RMA_FABRIC=tcp between them", fabric.ErrBadAddress, a.lacks, own)
+		return a, fmt.Errorf("%w: the devices lack different operations: the peer's %v, ours %v: use RMA_FABRIC=tcp between them, or RMA_IBV_ATOMICS=host on both if they differ in atomics", fabric.ErrBadAddress, a.lacks, own)
 	}
 	if a.qpn == e.qp.Num() && a.gid == e.from.GID && a.lid == l.attr.LID {
 		return a, fmt.Errorf("%w: it is the endpoint's own", fabric.ErrBadAddress)

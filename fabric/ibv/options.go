@@ -40,6 +40,11 @@ type Options struct {
 	// rdma_rxe, to peers behind a network.
 	Guard *bool
 
+	// HostAtomics has the target's processor execute atomics, while it polls, also where the device has them,
+	// so that the result of none is lost with a queue pair (fabric.StatusLostResult), and they exclude those
+	// of the processor. Both sides must say the same.
+	HostAtomics bool
+
 	// Resume lets endpoints continue on another queue pair when theirs fails (fabric.Rejoiner), if the
 	// peer's do as well, and both devices tell what a queue pair has executed.
 	Resume bool

@@ -247,9 +247,10 @@ func (x *load) check() {
 func TestContinuesAcrossFailures(t *testing.T) { continues(t) }
 
 func continues(t *testing.T) {
-	for name, guard := range map[string]bool{"plain": false, "guarded": true, "ports": false, "guarded ports": true} {
+	for _, name := range []string{"plain", "guarded", "ports", "guarded ports", "host atomics", "guarded host atomics", "ports, host atomics"} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{Resume: true, Guard: &guard}
+			guard := strings.Contains(name, "guarded")
+			o := Options{Resume: true, Guard: &guard, HostAtomics: strings.Contains(name, "host atomics")}
 			moves := strings.Contains(name, "ports")
 			if moves {
 				o.Spares = sparesOf(t)
@@ -292,7 +293,11 @@ func continues(t *testing.T) {
 			n, _ := a.ep.Outages()
 			require.Positive(t, n)
 			require.Equal(t, moves, a.l.spares.opened() != nil)
-			t.Logf("%d failures, %d connections lost, of %d fetch-adds %d results", failures, n, total/2, xs[0].lost+xs[1].lost)
+			lost := xs[0].lost + xs[1].lost
+			t.Logf("%d failures, %d connections lost, of %d fetch-adds %d results", failures, n, total/2, lost)
+			if a.l.noAtomics {
+				require.Zero(t, lost, "the peer keeps results")
+			}
 		})
 	}
 }

@@ -105,7 +105,7 @@ func (l *Link) sparePort(i int) (*spare, error) {
 	}
 	at := l.opt.Spares[i-1]
 	x := &spare{twins: map[uint32]twin{}}
-	if err := x.open(Options{Device: at.Device, Port: at.Port, MTU: l.opt.MTU, MaxReads: l.opt.MaxReads, LastByteLast: l.opt.LastByteLast, Guard: l.opt.Guard, Resume: true}); err != nil {
+	if err := x.open(Options{Device: at.Device, Port: at.Port, MTU: l.opt.MTU, MaxReads: l.opt.MaxReads, LastByteLast: l.opt.LastByteLast, Guard: l.opt.Guard, HostAtomics: l.opt.HostAtomics, Resume: true}); err != nil {
 		return nil, err
 	}
 	if err := x.join(l); err != nil {

@@ -28,6 +28,7 @@ const (
 	EnvGIDIndex        = "RMA_IBV_GID_INDEX"
 	EnvLastByte        = "RMA_IBV_LAST_BYTE"
 	EnvGuard           = "RMA_IBV_GUARD"
+	EnvAtomics         = "RMA_IBV_ATOMICS"
 	EnvModeTable       = "RMA_MODE_TABLE"
 )
 
@@ -83,6 +84,9 @@ func FromSettings(v *settings.Values, o Options) (forced string, _ Options) {
 	if v.Text(EnvGIDIndex) != "" {
 		i := int(v.Int(EnvGIDIndex))
 		o.GIDIndex = &i
+	}
+	if v.Get(EnvAtomics).Origin != settings.Default {
+		o.HostAtomics = v.Text(EnvAtomics) == "host"
 	}
 	for name, to := range map[string]**bool{EnvLastByte: &o.LastByteLast, EnvGuard: &o.Guard} {
 		if on, _ := v.Switch(name); v.Get(name).Origin != settings.Default {

@@ -59,6 +59,9 @@ type Options struct {
 	// Guard: ibv guards connections against the defects of rdma_rxe on a lossy network.
 	// nil: if necessary.
 	Guard *bool
+
+	// HostAtomics: ibv has the target's processor execute atomics, see ibv.Options.
+	HostAtomics bool
 }
 
 // Reachable sets Bind, if it is not set, to an address at which the ranks of a job reach

@@ -55,7 +55,8 @@ func openIBV(o Options) (fabric.Link, error) {
 		spares = append(spares, s)
 	}
 	l, err := ibv.Open(ibv.Options{
-		Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex, LastByteLast: o.LastByteLast, Guard: o.Guard, Resume: len(o.Rails) > 0, Spares: spares,
+		Device: o.Device, Port: o.Port, GIDIndex: o.GIDIndex, LastByteLast: o.LastByteLast, Guard: o.Guard, HostAtomics: o.HostAtomics,
+		Resume: len(o.Rails) > 0, Spares: spares,
 	})
 	if err != nil {
 		return nil, err

@@ -93,4 +93,10 @@ var linkSettings = []Setting{
 		Why:   "the protection costs round trips, and adapters do not need it",
 		Where: "fabric/ibv", Since: "0.1",
 	},
+	{
+		Env: "RMA_IBV_ATOMICS", Group: Links, Type: Type{Kind: Enum, Values: []string{"device", "host"}}, Default: "device",
+		What:  "who executes fetch-adds and compare-and-swaps over verbs: the target's device, if it has atomics, or the target's processor when its engine polls; the same on all ranks",
+		Why:   "a device needs no processor; `host` loses no result with a queue pair that fails ([rails.md](rails.md#rail-0-over-verbs)), and keeps atomics after a reset to tcp",
+		Where: "fabric/ibv", Since: "0.1",
+	},
 }

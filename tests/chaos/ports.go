@@ -25,8 +25,8 @@ var killedToError = figure{"death while a queue pair is replaced to error", 0, t
 // ports disturbs the ports of RDMA devices with rails between them, rail 0 included, again and again: an
 // interface goes down, packets vanish without a word, or an address is removed, for 50 ms to 3 s each, and
 // all of that also within one operation, and in the end each wire is taken away for longer than a connection
-// waits for it. Some rounds end with the death of a rank whose queue pair is being
-// replaced. Nothing else fails, is lost or doubled, and all rails come back into use.
+// waits for it. Atomics are executed by the devices, so that results may be lost, or by the ranks, where none is.
+// Some rounds end with the death of a rank whose queue pair is being replaced. Nothing else fails, is lost or doubled, and all rails come back into use.
 func ports(ctx context.Context, r *round) {
 	w, err := findWires()
 	if err != nil {
@@ -43,7 +43,7 @@ func ports(ctx context.Context, r *round) {
 	if r.quick {
 		timeout, times = 2*peerTimeout, 10
 	}
-	s := jobSpec{Ranks: 2, Fabric: "verbs", Root: "unix", Wrap: w.wrap, Env: []string{"RMA_PEER_TIMEOUT=" + timeout.String()}}
+	s := jobSpec{Ranks: 2, Fabric: "verbs", Root: "unix", Wrap: w.wrap, Env: []string{"RMA_PEER_TIMEOUT=" + timeout.String(), "RMA_IBV_ATOMICS=" + pick(r, "device", "host")}}
 	s.Work = work{Ops: append(some(r, r.IntN(3), []string{"acc", "signal", "recv", "any", "batch"}), "rails"), Seed: r.Uint64(), Max: 1 << (16 + r.IntN(4))}
 	j := begin(r, s)
 	if j == nil {
