@@ -218,6 +218,9 @@ func (p *Peer) close() {
 			p.eng.railWatches.tell(p.rank, i, r.lost, cmp.Or(p.down, ErrClosed))
 		}
 	}
+	if _, is := p.ep.(fabric.Rejoiner); is && !errors.Is(p.down, ErrPeerGone) && !errors.Is(p.down, ErrClosed) {
+		p.conn.Now().Rejoin() // tells the peer, whose device may notice nothing
+	}
 }
 
 // lastWait bounds how long the report that a rank is gone is held back for the data that

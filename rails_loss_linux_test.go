@@ -158,6 +158,14 @@ func TestScriptsAcrossFailedQueuePairs(t *testing.T) {
 	}
 }
 
+// TestRefusalOnARail over verbs: the target on rdma_rxe does not know that it has refused something, but hears that
+// the peer has closed rail 0, long before PeerTimeout.
+func TestRefusalOnARailOverVerbs(t *testing.T) {
+	for what, err := range refusedOnARail(t, patientVerbs(t, 4*testutil.Limit)) {
+		require.ErrorIs(t, err, ErrPeerGone, what)
+	}
+}
+
 // TestRailsCarryMessages over verbs.
 func TestRailsCarryMessagesOverVerbs(t *testing.T) { carryMessages(t, lossyVerbs(t), 12) }
 

@@ -303,24 +303,28 @@ func TestRailsComeBack(t *testing.T) {
 // A request that the target refuses on a rail other than rail 0 has the errors of one that it
 // refuses there, on both sides.
 func TestRefusalOnARail(t *testing.T) {
-	onRails(t, func(t *testing.T, es []*Engine) {
-		ctx := testutil.Context(t, testutil.Limit)
-		mems, keys := share(t, es, 1<<20)
-		p := es[0].Peer(1)
-		bad := *keys[1].contents
-		for i := range p.rails {
-			if p.rails[i].has {
-				bad.RKeys[p.rails[i].num]++ // stale there, and valid on rail 0
-			}
+	onRails(t, func(t *testing.T, es []*Engine) { alike(t, "access+flushed", 0, refusedOnARail(t, es)) })
+}
+
+// refusedOnARail has rank 1 refuse a put of rank 0 on a rail other than rail 0, and returns the errors that rank 1
+// has from then on.
+func refusedOnARail(t *testing.T, es []*Engine) map[string]error {
+	ctx := testutil.Context(t, testutil.Limit)
+	mems, keys := share(t, es, 1<<20)
+	p := es[0].Peer(1)
+	bad := *keys[1].contents
+	for i := range p.rails {
+		if p.rails[i].has {
+			bad.RKeys[p.rails[i].num]++ // stale there, and valid on rail 0
 		}
-		var err error
-		for err == nil { // until one of them uses a rail
-			err = p.Put(Key{contents: &bad}.At(0), mems[0].Slice(0, 1<<16)).Wait(ctx)
-		}
-		require.Equal(t, "access", sentinels(err), "%v", err)
-		alike(t, "access+flushed", 1, everything(ctx, es[0], 1, mems[0], keys[1]))
-		alike(t, "access+flushed", 0, everything(ctx, es[1], 0, mems[1], keys[0]))
-	})
+	}
+	var err error
+	for err == nil { // until one of them uses a rail
+		err = p.Put(Key{contents: &bad}.At(0), mems[0].Slice(0, 1<<16)).Wait(ctx)
+	}
+	require.Equal(t, "access", sentinels(err), "%v", err)
+	alike(t, "access+flushed", 1, everything(ctx, es[0], 1, mems[0], keys[1]))
+	return everything(ctx, es[1], 0, mems[1], keys[0])
 }
 
 // Operations that are too short to be divided use another rail if rail 0 is slower, and

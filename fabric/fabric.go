@@ -101,8 +101,8 @@ type Rejoiner interface {
 	Resumer
 
 	// Rejoin makes the next connection together with the peer's Rejoin. It is called when OpPath says that
-	// there is none, and when the peer sends a letter although there is one, which it thereby ends. If it
-	// fails, the endpoint is down; if the endpoint is, it tells the peer. One goroutine at a time, which
+	// there is none, when the peer sends a letter although there is one, which it thereby ends, and when the
+	// endpoint was closed. If it fails, the endpoint is down; if the endpoint is, it tells the peer. One goroutine at a time, which
 	// does not own the link; it must have returned before the link is closed.
 	Rejoin(ctx context.Context, by Courier) error
 }

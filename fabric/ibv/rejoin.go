@@ -40,6 +40,7 @@ func (r *resumption) run(ctx context.Context, by *fabric.Courier) error {
 		}
 	})
 	if !errors.Is(err, errEnded) {
+		r.told = true
 		_ = by.Send(ctx, []byte{})
 	}
 	return fmt.Errorf("ibv endpoint %d: %w", e.id, err)
@@ -72,9 +73,13 @@ func (r *resumption) rejoin(ctx context.Context, by *fabric.Courier) error {
 	return err
 }
 
-// refuse takes the letters to an endpoint that is down. It returns errEnded if the peer's is as well.
+// refuse takes the letters to an endpoint that is down. It returns errEnded if the peer's is as well, or knows
+// that this one is.
 func (r *resumption) refuse(ctx context.Context, by *fabric.Courier) error {
 	err := errEnded
+	if r.e.keeps && !r.told {
+		err = errOver
+	}
 	for by.Sent() {
 		b, nerr := by.Next(ctx)
 		if nerr != nil {

@@ -85,6 +85,7 @@ type resumption struct {
 
 	// Rejoin's.
 	mine, theirs resumeLetter
+	told         bool        // the peer knows that the endpoint has ended
 	lives        bool        // the peer has sent a letter in this round
 	heard, ready bool        // its letters about this attempt, or the one to come
 	named        bool        // its next letter of names
