@@ -25,8 +25,8 @@ const (
 	// the next one, after the rail was lost.
 	railPause = 200 * time.Millisecond
 
-	// retryPause is the time from the end of an attempt that failed to the next one. It doubles
-	// with each further one that fails, up to maxRetryPause.
+	// A pause between the end of an attempt that failed and the next one lasts a quarter of the time since the
+	// rail was lost, so that it is back at most so much later than it could be, within these limits.
 	retryPause, maxRetryPause = 50 * time.Millisecond, 10 * time.Second
 )
 
@@ -48,7 +48,7 @@ type railConn struct {
 	said  bool            // the peer was told an address, so that it takes part; set before joined is closed
 	known bool            // the peer has this rail: it has told an address in an earlier attempt
 	began time.Time       // when the attempt began; set before joined is closed
-	pause time.Duration   // before the next attempt, if this one fails
+	down  time.Time       // when the rail was lost, or its first attempt began
 	moves <-chan struct{} // closed when a network has come up since it began; nil if the link cannot tell
 
 	// Dialer.mu guards these.
@@ -72,7 +72,7 @@ func (n *Connection) openRails() {
 
 // attempt returns an attempt that has not begun.
 func (n *Connection) attempt(r Rail) *railConn {
-	x := &railConn{Rail: r, n: n, pause: retryPause, theirs: make(chan RailValue, 1), closed: make(chan struct{}), joined: make(chan struct{})}
+	x := &railConn{Rail: r, n: n, down: time.Now(), theirs: make(chan RailValue, 1), closed: make(chan struct{}), joined: make(chan struct{})}
 	x.join, x.giveUp = context.WithCancel(n.life)
 	return x
 }
@@ -254,7 +254,7 @@ func (r *railConn) again() {
 		if lacks {
 			return
 		}
-		pause := r.pause
+		pause := min(max(retryPause, time.Since(r.down)/4), maxRetryPause)
 		if r.up {
 			pause = railPause - time.Since(r.began)
 		}
@@ -293,7 +293,7 @@ func (r *railConn) succeed() *railConn {
 	x := n.attempt(r.Rail)
 	x.marks = r.marks
 	if x.known = r.known || r.named; !r.up {
-		x.pause = min(2*r.pause, maxRetryPause)
+		x.down = r.down
 	}
 	if r.next != nil {
 		x.named = true
