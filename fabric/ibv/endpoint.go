@@ -174,8 +174,8 @@ func (l *Link) newEndpoint(o fabric.EndpointOptions) (*endpoint, error) {
 	if err := e.postRecvs(make([]verbs.RecvWR, recv)); err != nil {
 		return fail(err)
 	}
+	l.reserve.Add(int64(e.room + besides)) // before the owner can see e
 	e.publish()
-	l.reserve.Add(int64(e.room + besides))
 	return e, nil
 }
 

@@ -16,9 +16,7 @@ const asyncEvery = 4096
 // Poll implements fabric.Link.
 // Hot path.
 func (l *Link) Poll(cs []fabric.Completion) int {
-	if l.reserve.Load() != 0 {
-		l.q.Reserve(int(l.reserve.Swap(0)))
-	}
+	l.extend()
 	n := 0
 	if l.q.Len() > 0 {
 		if n = l.q.Pop(cs); n == len(cs) {
@@ -55,13 +53,18 @@ func (l *Link) Poll(cs []fabric.Completion) int {
 	return n
 }
 
+// extend makes room in q for what endpoints made since may report.
+func (l *Link) extend() {
+	if l.reserve.Load() != 0 {
+		l.q.Reserve(int(l.reserve.Swap(0)))
+	}
+}
+
 // pump moves completions from the completion queue to q, into reserved places, and reports
 // whether there were any. It posts no receives, so that peers cannot fill q beyond the
 // reservation; the next Poll does.
 func (l *Link) pump() bool {
-	if l.reserve.Load() != 0 {
-		l.q.Reserve(int(l.reserve.Swap(0)))
-	}
+	l.extend()
 	some := l.pumpFrom(&l.adapter)
 	for _, x := range l.spares.opened() {
 		some = l.pumpFrom(&x.adapter) || some
@@ -291,25 +294,32 @@ func (l *Link) asyncEventsOf(at *adapter) {
 		if err != nil || !ok {
 			return
 		}
-		if ev.Type == verbs.EventPortErr && ev.Port == at.port {
-			l.abandon(at)
-		}
-		if !ev.Fatal() {
+		l.happened(at, ev)
+	}
+}
+
+// happened handles an asynchronous event of a port's device.
+func (l *Link) happened(at *adapter, ev verbs.AsyncEvent) {
+	if ev.Type == verbs.EventPortErr && ev.Port == at.port {
+		l.abandon(at)
+	}
+	if !ev.Fatal() {
+		return
+	}
+	if ev.Type == verbs.EventDeviceFatal {
+		at.gone.Store(true)
+	}
+	eps := *l.eps.Load()
+	l.extend() // for those made since the last Poll
+	for _, e := range eps {
+		if e == nil || e.at() != at || ev.Type != verbs.EventCQErr && ev.Type != verbs.EventDeviceFatal && ev.QPN != e.qp.Num() {
 			continue
 		}
-		if ev.Type == verbs.EventDeviceFatal {
-			at.gone.Store(true)
+		if ev.Type == verbs.EventQPFatal && e.again.takes(verbs.WCFlushErr) {
+			suspend(e, fmt.Errorf("%w: %v", fabric.ErrFlushed, ev.Type))
+			continue
 		}
-		for _, e := range *l.eps.Load() {
-			if e == nil || e.at() != at || ev.Type != verbs.EventCQErr && ev.Type != verbs.EventDeviceFatal && ev.QPN != e.qp.Num() {
-				continue
-			}
-			if ev.Type == verbs.EventQPFatal && e.again.takes(verbs.WCFlushErr) {
-				suspend(e, fmt.Errorf("%w: %v", fabric.ErrFlushed, ev.Type))
-				continue
-			}
-			e.down(fabric.Completion{Op: fabric.OpDown, Status: eventStatus(ev.Type), Vendor: uint32(ev.Type)}, 0, false)
-		}
+		e.down(fabric.Completion{Op: fabric.OpDown, Status: eventStatus(ev.Type), Vendor: uint32(ev.Type)}, 0, false)
 	}
 }
 
@@ -334,7 +344,9 @@ func (l *Link) abandon(at *adapter) {
 
 // broken takes the endpoints of a port down: its completion queue no longer works.
 func (l *Link) broken(at *adapter) {
-	for _, e := range *l.eps.Load() {
+	eps := *l.eps.Load()
+	l.extend()
+	for _, e := range eps {
 		if e != nil && e.at() == at {
 			e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
 		}
