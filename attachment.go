@@ -2,7 +2,7 @@ package rma
 
 import "github.com/seed33544411/rma/fabric"
 
-// Attachment is access to the memory of another rank of this host that it has not registered: see
+// Attachment is access, to read and to write, to the memory of another rank of this host that it has not registered: see
 // Mapping.Attach.
 type Attachment struct {
 	of *Peer
@@ -11,7 +11,7 @@ type Attachment struct {
 
 // Attach returns access to all memory of the process whose memory is mapped, for ranks that tell
 // each other, through the mapping, where data is and for how long. It fails with
-// ErrNotMapped where the system does not let this process read the other (ptrace restrictions,
+// ErrNotMapped where the system does not let this process read and write the other (ptrace restrictions,
 // containers), or while the two are not connected.
 func (m *Mapping) Attach() (*Attachment, error) {
 	p := m.of
@@ -38,5 +38,19 @@ func (a *Attachment) Read(dst []byte, addr uint64) error {
 	return nil
 }
 
-// Close ends the access. No Read runs, and none follows.
+// Write copies src to len(src) bytes at addr of the other process, by one copy of the system, and fails as
+// Read does; then they may have changed. That process must not use them for anything else before it knows that
+// Write has returned, or that this process has ended. One goroutine calls it, or Read, at a time.
+func (a *Attachment) Write(src []byte, addr uint64) error {
+	if err := a.at.Write(src, addr); err != nil {
+		return &PeerError{Rank: a.of.rank, Op: "write", Err: err}
+	}
+	return nil
+}
+
+// Ended reports whether the other process has ended: it writes no more. Any goroutine may call it, until
+// Close.
+func (a *Attachment) Ended() bool { return a.at.Ended() }
+
+// Close ends the access. No Read or Write runs, and none follows.
 func (a *Attachment) Close() error { return a.at.Close() }

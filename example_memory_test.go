@@ -156,7 +156,7 @@ func ExampleMapping() {
 	}
 }
 
-// A rank reads memory of another one that is not registered: its address stands in memory that both
+// A rank reads memory of another one that is not registered (Write is the other direction): its address stands in memory that both
 // map.
 func ExampleAttachment() {
 	var m *rma.Mapping // of the other rank's memory, see Map

@@ -122,7 +122,7 @@ func TestMappingsEnd(t *testing.T) {
 	require.EqualValues(t, 200*4950, sum.Load())
 }
 
-// A rank reads memory of another one that is not registered, where the link lets it.
+// A rank reads and writes memory of another one that is not registered, where the link lets it.
 func TestAttachment(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
 	for name, cma := range map[string]string{"allowed": "0", "forbidden": "1"} {
@@ -146,6 +146,11 @@ func TestAttachment(t *testing.T) {
 			require.Equal(t, private, got)
 			require.ErrorAs(t, a.Read(got, 64), &pe)
 			require.Equal(t, 1, pe.Rank)
+			require.NoError(t, a.Write([]byte("written"), fabric.Addr(private)))
+			require.Equal(t, "written", string(private))
+			require.ErrorAs(t, a.Write(got, 64), &pe)
+			require.Equal(t, 1, pe.Rank)
+			require.False(t, a.Ended())
 			require.NoError(t, a.Close())
 			require.NoError(t, es[0].Close())
 			_, err = m.Attach()

@@ -58,6 +58,7 @@ type problem struct {
 	hosts      *hosts // of algHierarchy
 	inOrder    bool
 	crowded    bool  // see figures.crowded
+	apart      bool  // see figures.apart
 	most       int   // see schedule
 	meet       bool  // all ranks wait for each other at the end, as in a barrier
 	send, recv []mem // one element: the whole, for operations without blocks

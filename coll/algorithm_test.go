@@ -179,6 +179,11 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 		require.GreaterOrEqual(t, m.told[[2]int32{s.peer, at}], s.slot)
 		copy(r.mem(s.to), fabric.BytesAt(m.shown[[2]int32{s.peer, at}][s.line]+uint64(s.from.off), s.to.n))
 		r.state[i] = 3
+	case s.kind == stepWrite:
+		require.GreaterOrEqual(t, m.told[[2]int32{s.peer, at}], s.slot)
+		require.NotZero(t, m.ranks[s.peer].left, "the rank is done")
+		copy(fabric.BytesAt(m.shown[[2]int32{s.peer, at}][s.line]+uint64(s.to.off), s.from.n), r.mem(s.from))
+		r.state[i] = 3
 	case s.kind == stepFold:
 		copy(r.mem(s.to), r.mem(s.base))
 		r.fold(r.mem(s.to), r.mem(s.from), s.lower)
@@ -258,6 +263,26 @@ func TestAlgorithms(t *testing.T) {
 	require.Len(t, tried, 89, "algorithms of operations")
 }
 
+// Ranks write to each other's memory, for any number of ranks and root.
+func TestAlgorithmsWritten(t *testing.T) {
+	if testutil.Race {
+		t.Skip("one goroutine runs all ranks")
+	}
+	g, op := rand.New(rand.NewPCG(3, 4)), Func(plus)
+	for p := 1; p <= 17; p++ {
+		for range 4 { // of which about the half write
+			for root := range p {
+				try(t, g, kindBcast, algSingle, p, root, sharedFrom/8+g.IntN(3), op, nil)
+				try(t, g, kindGather, algSingle, p, root, 100+g.IntN(3), op, nil)
+			}
+			try(t, g, kindAllgather, algSingle, p, 0, writtenFrom/8+g.IntN(3), op, nil)
+			if p <= 3 {
+				try(t, g, kindAllgather, algSingle, p, 0, 2*writtenPiece/8+g.IntN(3), op, nil)
+			}
+		}
+	}
+}
+
 // divisions returns divisions of p ranks among hosts: in halves, by turns, of different sizes, and
 // in any way.
 func divisions(g *rand.Rand, p int) (out []*hosts) {
@@ -287,7 +312,7 @@ func plus(dst, src []affine) {
 // try performs one operation by all ranks, and compares.
 func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op Op[affine], on *hosts) {
 	seed := g.Uint64()
-	inPlace, meet := g.IntN(2) == 0, g.IntN(4) == 0
+	inPlace, meet, apart := g.IntN(2) == 0, g.IntN(4) == 0, g.IntN(2) == 0
 	most := min(k.records(), [...]int{0, 40, recordMax}[g.IntN(3)]) // of a block in a record
 	combine := op().combine
 	m := &machine{g: g, mail: map[[3]int32][]byte{}, told: map[[2]int32]uint32{}, shown: map[[2]int32][2]uint64{}}
@@ -406,6 +431,7 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 		var a arguments
 		require.NoError(t, setArguments(&a, k, r, p, root, n, send, recv, op))
 		a.alg, a.meet, a.hosts, a.crowded, a.most = alg, meet, on, p%3 == 2, most
+		a.apart = apart
 		m.add(build(&a.problem), a.bufs, a.fold)
 		m.ranks[r].areas = areas
 		wants[r], gots[r] = w, got

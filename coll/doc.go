@@ -72,7 +72,7 @@
 //	flags.go      board: small operations through memory that the ranks of a host map;
 //	              direct.go: stores to other boards; fastpath.go: calls that are over at once
 //	area.go       shared memory behind a board, by which shared.go passes data; single.go:
-//	              single copies out of the memory of other ranks' calls
+//	              single copies from and to the memory of other ranks' calls
 //	schedule.go   schedule: steps with dependencies, independent of addresses
 //	run.go        operation, Request: a schedule that is performed
 //	keys.go       AllgatherKeys; window.go: Window, memory of the ranks of a team

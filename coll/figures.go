@@ -118,6 +118,11 @@ func (c *costs) lines(n int) float64 {
 // Two ranks took 0.65 to 0.75 of that for a bcast of 1 MiB, and 1.3 for an alltoall of two such blocks.
 const slicesFrom, bothCopy = 256 << 10, 0.65
 
+// againCopy is the part of its time that the copy of data to another rank takes that this rank has just copied: it
+// reads from its own caches. Two ranks took 107 to 150 µs for an allgather of 1 MiB so, and 145 to 170 if each
+// read the other's memory.
+const againCopy = 0.6
+
 // figuresOf derives figures from the parameters of a path, by the formulas of the modes that
 // messages of operations use: eager up to inlineMax, and up to foldMax for data of reductions; above,
 // behind a header, what the model chooses. maps
@@ -251,6 +256,9 @@ const foldCopies = 2
 
 // crowded reports whether more than two of p ranks take turns on a processor. f may be nil.
 func (f *figures) crowded(p int) bool { return f != nil && 0 < f.procs && 2*f.procs < p }
+
+// apart reports whether p ranks map each other's memory, from processors of their own. f may be nil.
+func (f *figures) apart(p int) bool { return f != nil && f.boards.flags && !f.takeTurns(p) }
 
 // takeTurns reports whether some of p ranks share a processor.
 func (f *figures) takeTurns(p int) bool { return 0 < f.procs && f.procs < p }

@@ -50,25 +50,26 @@ type board struct {
 	area     area        // for operations by shared memory
 	received func(error) // the end of the await
 
-	mu       sync.Mutex // taken before those of operations
-	last     uint64     // number of the last operation that was admitted
-	loose    int        // operations since all ranks have last waited for each other
-	met      uint64     // number of the last operation that is over in which they have
-	past     [boardOps]admitted
-	queue    []*operation // that are not over
-	fast     fastPlans
-	own      *operation // of calls by the fast path; nil: the next call takes one
-	next     wait       // of the first operation, if it is not over
-	stored   uint64     // ranks in whose boards this one has stored since it has last read their notes: see rouse
-	wakes    uint64     // ranks to wake when mu is released: see unlock
-	exposed  uint64     // number of the operation whose memory others may read, 0: none
-	spinning int        // goroutines that look for the flag
-	awaiting int        // offset of the flag that the engine looks for, or -1
-	left     bool       // the memory is released when it does so no more
-	noted    bool       // others are to wake the engine: see sleeps
-	timer    *time.Timer
-	dead     atomic.Bool
-	fence    atomic.Uint32 // orders what is read of others before what they tell then
+	mu        sync.Mutex // taken before those of operations
+	last      uint64     // number of the last operation that was admitted
+	loose     int        // operations since all ranks have last waited for each other
+	met       uint64     // number of the last operation that is over in which they have
+	past      [boardOps]admitted
+	queue     []*operation // that are not over
+	fast      fastPlans
+	own       *operation // of calls by the fast path; nil: the next call takes one
+	next      wait       // of the first operation, if it is not over
+	stored    uint64     // ranks in whose boards this one has stored since it has last read their notes: see rouse
+	wakes     uint64     // ranks to wake when mu is released: see unlock
+	exposed   uint64     // number of the operation whose memory others may read, 0: none
+	withdrawn uint64     // such an operation, which has failed
+	spinning  int        // goroutines that look for the flag
+	awaiting  int        // offset of the flag that the engine looks for, or -1
+	left      bool       // the memory is released when it does so no more
+	noted     bool       // others are to wake the engine: see sleeps
+	timer     *time.Timer
+	dead      atomic.Bool
+	fence     atomic.Uint32 // orders what is read of others before what they tell then
 
 	over atomic.Uint64 // number of the last operation that is over
 	at   atomic.Int64  // next, for those who do not hold mu, since they have last seen perform fail
@@ -320,6 +321,10 @@ func (b *board) perform(o *operation) (wrong error, ok bool) {
 			if wrong, ok := b.read(o, s); !ok || wrong != nil {
 				return wrong, false
 			}
+		case stepWrite:
+			if wrong, ok := b.write(o, s); !ok || wrong != nil {
+				return wrong, false
+			}
 		case stepFold:
 			o.combine(s, 0, o.mem(s.from))
 		default:
@@ -520,18 +525,20 @@ func (b *board) fail() {
 		b.timer.Stop()
 	}
 	b.withdraw()
-	b.area.unmap()
 	b.mu.Unlock()
-	for _, o := range queue {
-		o.release()
-	}
+	b.letGo(queue)
 }
 
-// leave waits, behind fail, until no goroutine looks for a flag: the memory is released.
+// leave waits, behind fail, until no goroutine looks for a flag: the memory is released. It gives a rank that was stopped
+// in the middle of a write writeLimit to finish, and then waits for it no longer.
 func (b *board) leave() {
+	began := cpu.Ticks()
 	for looking := true; looking; runtime.Gosched() {
 		b.mu.Lock()
-		looking = b.spinning > 0
+		looking = b.spinning > 0 || b.area.written(b.came, b.withdrawn) && cpu.Duration(cpu.Ticks()-began) < writeLimit
+		if !looking {
+			b.withdrawn = 0
+		}
 		b.mu.Unlock()
 	}
 }

@@ -419,3 +419,29 @@ func TestPredictSlices(t *testing.T) {
 		require.InDelta(t, copied*(x.less-1), both.estimate(c, 2, n)-one.estimate(c, 2, n), copied/10, x.op)
 	}
 }
+
+// The root of a bcast copies its share while the others read theirs, and who writes a block that it has just copied takes
+// less time than who reads one, if each rank has a processor: these are chosen.
+func TestPredictWritten(t *testing.T) {
+	p := sampling.Defaults("shm")
+	for _, x := range []struct {
+		op           string
+		n, ranks     int
+		less, copied float64 // of the time of a read, and of that of a copy
+	}{
+		{"bcast", 1 << 20, 2, 0.5, 0}, {"bcast", 4 << 20, 4, 0.25, 0}, {"allgather", 256 << 10, 2, 1 - againCopy, 0},
+		{"gather", 1 << 20, 2, 0, 1}, {"bcast", 8 << 10, 2, 0, 0}, {"allgather", 64 << 10, 2, 0, 0}, {"alltoall", 1 << 20, 2, 0, 0},
+	} {
+		c, err := callOf(x.op, x.n, x.ranks)
+		require.NoError(t, err)
+		c.alg = algSingle
+		apart, near := figuresOf(&p, true, memoryRates{}), figuresOf(&p, true, memoryRates{})
+		near.boards = byBoard{}
+		read := at(&apart.Read, x.n)
+		want := x.less*read + x.copied*at(&apart.Copy, x.n)
+		require.InDelta(t, want, near.estimate(c, x.ranks, x.n)-apart.estimate(c, x.ranks, x.n), read/10, "%+v", x)
+		es, err := Predict(&p, true, x.op, x.n, x.ranks)
+		require.NoError(t, err)
+		require.Equal(t, "single", es[0].Algorithm, "%+v", x)
+	}
+}

@@ -113,7 +113,8 @@ func (o *operation) prepare(alg algorithm, chosen bool) {
 
 // schedule sets the algorithm of the arguments, and returns the schedule.
 func (o *operation) schedule(alg algorithm) *schedule {
-	o.hosts, o.crowded = o.t.hosts, o.t.told.Load().crowded(o.team)
+	f := o.t.told.Load()
+	o.hosts, o.crowded, o.apart = o.t.hosts, f.crowded(o.team), f.apart(o.team)
 	p := o.prepared
 	if p == nil {
 		return o.t.plans.schedule(&o.problem, alg)

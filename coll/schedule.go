@@ -46,18 +46,19 @@ const tmp = 0
 type stepKind uint8
 
 const (
-	stepSend stepKind = iota // from is sent to peer
-	stepRecv                 // to becomes a message of peer
-	stepFold                 // to becomes base∘from or, with lower, from∘base
-	stepTake                 // the same, but from is a message of peer, of at most foldMax bytes
-	stepCopy                 // to becomes from
-	stepTell                 // peer, or all if it is below 0, is told slot: how far this rank is
-	stepWait                 // until peer has told slot or more
-	stepRead                 // to becomes memory of peer's call, which it has shown
-	stepWrap                 // to becomes the record of from
-	stepPack                 // the records in the slots of to, first in each, follow each other
-	stepPick                 // to becomes records of from: first, and each slot behind it
-	stepOpen                 // to becomes the block of a record in from, which is peer's
+	stepSend  stepKind = iota // from is sent to peer
+	stepRecv                  // to becomes a message of peer
+	stepFold                  // to becomes base∘from or, with lower, from∘base
+	stepTake                  // the same, but from is a message of peer, of at most foldMax bytes
+	stepCopy                  // to becomes from
+	stepTell                  // peer, or all if it is below 0, is told slot: how far this rank is
+	stepWait                  // until peer has told slot or more
+	stepRead                  // to becomes memory of peer's call, which it has shown
+	stepWrite                 // such memory, at the offset of to, becomes from
+	stepWrap                  // to becomes the record of from
+	stepPack                  // the records in the slots of to, first in each, follow each other
+	stepPick                  // to becomes records of from: first, and each slot behind it
+	stepOpen                  // to becomes the block of a record in from, which is peer's
 )
 
 // step is one step of a schedule. It begins when the steps before it are done, and is done
@@ -71,7 +72,7 @@ type step struct {
 	records int32 // sends and receives: so many, of unknown lengths; to and from have room for the longest
 	stage   int   // sends: offset in the staging memory
 	first   int32 // of the records in base, of sends, or in from
-	line    int32 // place of the message among those of its receiver; of sends only in schedules by flags; of reads: of the memory among that shown
+	line    int32 // place of the message among those of its receiver; of sends only in schedules by flags; of reads and writes: of the memory among that shown
 	to      mem
 	from    mem
 	base    mem     // of reductions: no bytes: that is to; of sends: the records

@@ -21,6 +21,8 @@ func (f *figures) predict(ranks []*schedule) float64 {
 			s.tell(m, st)
 		case stepWait:
 			s.hear(m, st)
+		case stepWrite:
+			s.write(m, st)
 		default:
 			s.work(m, st)
 		}
@@ -58,7 +60,7 @@ func newSimulation(f *figures, ranks []*schedule) *simulation {
 	turns := f.takeTurns(len(ranks))
 	s := &simulation{
 		figures: f, ranks: ranks, states: make([]rankState, len(ranks)),
-		procs: f.processors(len(ranks)), links: f.wires(len(ranks)), turns: turns, apart: f.boards.flags && !turns,
+		procs: f.processors(len(ranks)), links: f.wires(len(ranks)), turns: turns, apart: f.apart(len(ranks)),
 	}
 	for r, plan := range ranks {
 		n := len(plan.steps)
@@ -211,6 +213,19 @@ func (s *simulation) hear(m moment, st *step) {
 	if cpu.take(m.rank, m.ns, false); s.turns && len(told) == i+1 {
 		cpu.free += turnWork
 	}
+	s.done(m.rank, m.step, cpu.free)
+}
+
+// write performs a step that writes to memory of another rank.
+func (s *simulation) write(m moment, st *step) {
+	work, before := at(&s.local().Read, st.from.n), s.ranks[m.rank].steps[:m.step]
+	recent := before[max(0, len(before)-2*len(s.ranks)):] // since then it has written to others and heard from them
+	if slices.ContainsFunc(recent, func(b step) bool { return b.kind == stepCopy && b.from == st.from }) {
+		work *= againCopy
+	}
+	cpu := s.procs[m.rank]
+	cpu.take(m.rank, m.ns, false)
+	cpu.free += work
 	s.done(m.rank, m.step, cpu.free)
 }
 

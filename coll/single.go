@@ -3,24 +3,32 @@ package coll
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
 // Operations by single copies. A rank tells the others, in its line on their boards, where the
-// memory of its call is; they copy what they need from there (rma.Attachment), and tell it when they
-// have: then its call may end. The areas are not used.
+// memory of its call is; they copy what they need from there, or write what it needs (rma.Attachment), and tell it
+// when they have: then its call may end. The areas are not used.
 //
-// The only thing that a reader takes from a peer is an address, in that peer's memory. The lengths
+// The only thing that a rank takes from a peer is an address, in that peer's memory. The lengths
 // are those of its own call, which the peer's must equal. Memory that a failed operation gives back
-// may change while a peer reads it: see withdraw.
+// may change while a peer reads it, and must not be written by it any more: see withdraw.
 
 // builders of these schedules are sharers without areas.
 type reader struct {
 	*sharer
-	piece mem // temporary memory for what is reduced
+	apart bool // see figures.apart
+	piece mem  // temporary memory for what is reduced
 }
+
+// Ranks that have processors of their own write to each other's memory where that takes less time than if each only
+// reads. These are the bytes of a bcast from which on the root copies a share, those of a block of an allgather that each
+// rank copies to where it belongs on all ranks, and the pieces in which it does, which its cache keeps.
+const sharedFrom, writtenFrom, writtenPiece = 32 << 10, 128 << 10, 256 << 10
 
 // readPiece is about the size of the pieces in which memory of others is read to be reduced: it is
 // in the second cache then, and a call of the system does not cost much more than the copy.
@@ -31,7 +39,7 @@ const shownAt = 16
 
 // buildSingle returns the schedule of a problem by single copies.
 func buildSingle(pr *problem) *schedule {
-	b := &reader{sharer: &sharer{builder: newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder), last: none}}
+	b := &reader{sharer: &sharer{builder: newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder), last: none}, apart: pr.apart}
 	pr.through(b)
 	if pr.meet {
 		b.do(step{kind: stepTell, peer: all, slot: tellEnd})
@@ -61,7 +69,40 @@ func (b *reader) read(to mem, peer int, which int32, off int, count uint32) {
 	}
 }
 
+// write copies from to memory of a peer, from off on of what it shows. It has told it, as often as count.
+func (b *reader) write(peer int, which int32, off int, from mem, count uint32) {
+	if from.n == 0 {
+		return
+	}
+	b.do(step{kind: stepWrite, peer: int32(peer), slot: count, line: which, to: mem{off: off}, from: from})
+}
+
+// bcastTogether is a bcast in which the root writes as much as each of the others reads.
+func (b *reader) bcastTogether(root int, m mem) {
+	read := m.part(0, (m.n-m.n/b.size+63)&^63)
+	rest := m.part(read.n, m.n-read.n)
+	if b.rank == root {
+		b.showTo(all, m, mem{})
+		b.others(func(r int) {
+			b.hear(r, 1)
+			b.write(r, first, read.n, rest, 1)
+		})
+		b.tell(all)
+		b.hearAll()
+		return
+	}
+	b.showTo(root, m, mem{})
+	b.hear(root, 1)
+	b.read(read, root, first, 0, 1)
+	b.tell(root)
+	b.hear(root, 2)
+}
+
 func (b *reader) bcast(root int, m mem) {
+	if b.apart && b.size > 1 && m.n >= sharedFrom {
+		b.bcastTogether(root, m)
+		return
+	}
 	if b.rank == root {
 		b.showTo(all, m, mem{})
 		b.others(func(r int) { b.hear(r, 1) })
@@ -72,7 +113,24 @@ func (b *reader) bcast(root int, m mem) {
 	b.tell(root)
 }
 
+// gatherWritten is a gather in which each rank writes its block to the root's memory, while the root copies its own.
+func (b *reader) gatherWritten(root int, send mem, recv []mem) {
+	if b.rank != root {
+		b.hear(root, 1)
+		b.write(root, first, b.rank*send.n, send, 1)
+		b.tell(root)
+		return
+	}
+	b.showTo(all, recv[0], mem{})
+	b.move(recv[root], send)
+	b.others(func(r int) { b.hear(r, 1) })
+}
+
 func (b *reader) gather(root int, send mem, recv []mem) {
+	if b.apart && b.size > 1 {
+		b.gatherWritten(root, send, recv)
+		return
+	}
 	if b.rank != root {
 		b.showTo(root, send, mem{})
 		b.hear(root, 1)
@@ -98,7 +156,29 @@ func (b *reader) scatter(root int, send []mem, recv mem) {
 	b.tell(root)
 }
 
+// allgatherWritten is an allgather in which each rank writes its block, piece by piece, to the memory of all.
+func (b *reader) allgatherWritten(send mem, recv []mem) {
+	b.showTo(all, recv[0], mem{})
+	mine := recv[b.rank]
+	for at := 0; at < send.n; at += writtenPiece {
+		n := min(writtenPiece, send.n-at)
+		b.move(mine.part(at, n), send.part(at, n))
+		b.others(func(r int) {
+			if at == 0 {
+				b.hear(r, 1)
+			}
+			b.write(r, first, b.rank*send.n+at, send.part(at, n), 1)
+		})
+	}
+	b.tell(all)
+	b.hearAll()
+}
+
 func (b *reader) allgather(send mem, recv []mem) {
+	if b.apart && b.size > 1 && send.n >= writtenFrom {
+		b.allgatherWritten(send, recv)
+		return
+	}
 	b.showTo(all, send, mem{})
 	b.move(recv[b.rank], send)
 	b.others(func(r int) {
@@ -233,17 +313,26 @@ func (o *operation) putShown(line []byte) {
 	}
 }
 
+// shownIn returns the address of memory that a peer has shown in its line of an operation.
+func (a *area) shownIn(came []byte, flag uint64, s *step) uint64 {
+	line := came[a.lineOf(int(s.peer), flag):]
+	return binary.NativeEndian.Uint64(line[shownAt+8*s.line:]) // the peer may change it: any is as good
+}
+
 // read performs a step that reads memory of a peer. ok is false if the peer has withdrawn it. b.mu is
 // held.
 func (b *board) read(o *operation, s *step) (wrong error, ok bool) {
 	peer := int(s.peer)
-	line := b.came[b.area.lineOf(peer, o.flag):]
-	at := binary.NativeEndian.Uint64(line[shownAt+8*s.line:]) // the peer may change it: any is as good
-	err := b.area.attached[peer].Read(o.mem(s.to), at+uint64(s.from.off))
+	err := b.area.attached[peer].Read(o.mem(s.to), b.area.shownIn(b.came, o.flag, s)+uint64(s.from.off))
 	b.fence.Add(1) // the data is read before the word
 	if !b.told(peer, o.flag, o.flag<<tellBits|uint64(s.slot)) {
 		return nil, false // the team is being revoked
 	}
+	return o.failed(err)
+}
+
+// failed returns the result of a step that has accessed a peer's memory.
+func (o *operation) failed(err error) (wrong error, ok bool) {
 	if err == nil {
 		return nil, true // what follows allocates
 	}
@@ -253,6 +342,26 @@ func (b *board) read(o *operation, s *step) (wrong error, ok bool) {
 	return err, false
 }
 
+// writingAt is where in a line a word says that its rank writes to memory that has been shown to it: a hazard pointer
+// (Michael 2004). It is stored before the rank looks whether the memory is still shown; who withdraws memory does the
+// one and then the other, so that one of the two sees what the other has stored.
+const writingAt = 40
+
+// write performs a step that writes to memory of a peer. ok is false if the peer has withdrawn it. b.mu is held.
+func (b *board) write(o *operation, s *step) (wrong error, ok bool) {
+	peer := int(s.peer)
+	writing := b.area.mems[peer][b.area.lineOf(b.t.rank, o.flag)+writingAt:]
+	onesided.Store64(writing, 1)
+	b.fence.Add(1)
+	if !b.told(peer, o.flag, o.flag<<tellBits|uint64(s.slot)) {
+		onesided.Store64(writing, 0)
+		return nil, false // the team is being revoked
+	}
+	err := b.area.attached[peer].Write(o.mem(s.from), b.area.shownIn(b.came, o.flag, s)+uint64(s.to.off))
+	onesided.Release64(writing, 0)
+	return o.failed(err)
+}
+
 // stop ends operations on the board: the memory of their calls may change behind it.
 func (b *board) stop() {
 	b.mu.Lock()
@@ -260,11 +369,17 @@ func (b *board) stop() {
 	if !b.dead.Swap(true) {
 		b.withdraw()
 	}
+	for b.area.written(b.came, b.withdrawn) {
+		b.mu.Unlock()
+		cpu.Yield()
+		b.mu.Lock()
+	}
 }
 
-// withdraw says that memory which others may be reading changes from now on, as its operation has
+// withdraw says that memory which others may be accessing changes from now on, as its operation has
 // failed: what this rank has told about it is told no more. Who has read looks once more whether it
-// is still told, and otherwise waits for the revocation, which has been sent. b.mu is held.
+// is still told, and otherwise waits for the revocation, which has been sent; for those who write, see area.written.
+// b.mu is held.
 func (b *board) withdraw() {
 	if b.exposed == 0 {
 		return
@@ -275,5 +390,38 @@ func (b *board) withdraw() {
 			onesided.Store64(mem[at+tellSize-8:], b.exposed<<tellBits)
 		}
 	}
-	b.exposed = 0
+	b.fence.Add(1)
+	b.withdrawn, b.exposed = b.exposed, 0
+}
+
+// written reports whether a rank that has not ended may be writing to memory of an operation that this one has withdrawn: it
+// is in one call of the system, or was stopped around it. came are the lines of this rank; flag is 0 if there is none.
+func (a *area) written(came []byte, flag uint64) bool {
+	for r, at := range a.attached {
+		if flag > 0 && at != nil && onesided.Load64(came[a.lineOf(r, flag)+writingAt:]) != 0 && !at.Ended() {
+			return true
+		}
+	}
+	return false
+}
+
+// writeLimit is how long a rank waits for others to finish a write before it looks again later; the
+// call of the system mostly takes less.
+const writeLimit = 2 * time.Millisecond
+
+// letGo ends operations of a board that has failed, when nobody writes to their memory any more.
+func (b *board) letGo(ops []*operation) {
+	b.mu.Lock()
+	for began := cpu.Ticks(); b.area.written(b.came, b.withdrawn); cpu.Yield() {
+		if cpu.Duration(cpu.Ticks()-began) > writeLimit {
+			b.mu.Unlock()
+			time.AfterFunc(writeLimit, func() { b.letGo(ops) })
+			return
+		}
+	}
+	b.area.unmap()
+	b.mu.Unlock()
+	for _, o := range ops {
+		o.release()
+	}
 }

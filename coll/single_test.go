@@ -137,6 +137,116 @@ func TestSingleLies(t *testing.T) {
 	}
 }
 
+// An address that is none of the peer's fails a write as well.
+func TestSingleWriteLies(t *testing.T) {
+	for _, at := range []uint64{64, 1 << 47, 1<<64 - 8} {
+		t.Run(fmt.Sprintf("%#x", at), func(t *testing.T) {
+			ctx := testutil.Context(t, testutil.Limit)
+			ts := writing(t, job(t, 2, "shm"))
+			b, buf := ts[0].t.board, input(1, 0, 5000)
+			next := b.over.Load() + 1
+			line := b.came[b.area.lineOf(1, next):][:tellSize]
+			c := call{kind: kindBcast, alg: algSingle, count: 5000, size: 8}
+			e, err := elementOf[int64]()
+			require.NoError(t, err)
+			c.elem = e.kind
+			c.put(line)
+			onesided.Store64(line[shownAt:], at)
+			onesided.Store64(line[tellSize-8:], next<<tellBits|1)
+			err = Bcast(ctx, ts[0], 0, buf)
+			require.ErrorIs(t, err, ErrRevoked)
+			var pe *rma.PeerError
+			require.ErrorAs(t, err, &pe)
+			require.Equal(t, 1, pe.Rank)
+			require.Equal(t, input(1, 0, 5000), buf)
+		})
+	}
+}
+
+// writing is reading, of ranks that have processors of their own, or believe so, and write to each other's memory.
+func writing(t testing.TB, es []*rma.Engine) []*Team {
+	ts := reading(t, es)
+	for _, team := range ts {
+		f := *team.t.told.Load()
+		f.procs = 0
+		team.t.told.Store(&f)
+		team.t.figures.Store(&f)
+		require.True(t, f.apart(len(ts)))
+	}
+	return ts
+}
+
+// Operations in which ranks write to each other's memory, one behind the other from roots that change, have the
+// results of a serial reference.
+func TestSingleWritten(t *testing.T) {
+	for _, p := range []int{2, 3, 5} {
+		t.Run(fmt.Sprint(p), func(t *testing.T) {
+			t.Parallel()
+			ts, ctx := writing(t, job(t, p, "shm")), testutil.Context(t, testutil.Limit)
+			each(t, ts, func(r int, team *Team) error {
+				for i, n := range []int{sharedFrom / 8, sharedFrom/8 + 1, writtenFrom / 8, writtenPiece/8 + 1, 1, 3*writtenPiece/8 + 77} {
+					root, seed := i%p, uint64(i)
+					data, all := input(seed, r, n), make([]int64, p*n)
+					var gathered []int64
+					for from := range p {
+						gathered = append(gathered, input(seed, from, n)...)
+					}
+					err := errors.Join(Allgather(ctx, team, data, all), equals("allgather", gathered, all))
+					clear(all)
+					copy(all[r*n:], data)
+					err = errors.Join(err, Allgather(ctx, team, nil, all), equals("allgather in place", gathered, all))
+					clear(all)
+					if err = errors.Join(err, Gather(ctx, team, root, data, all)); r == root {
+						err = errors.Join(err, equals("gather", gathered, all))
+					}
+					err = errors.Join(err, Bcast(ctx, team, root, data), equals("bcast", input(seed, root, n), data))
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			steps := 0
+			for _, pl := range ts[0].t.plans.kept {
+				for _, s := range pl.s.steps {
+					if s.kind == stepWrite {
+						steps++
+					}
+				}
+			}
+			require.Positive(t, steps)
+		})
+	}
+}
+
+// A call that has failed keeps its memory while another rank writes to it, and a rank does not write to what has been
+// taken back.
+func TestSingleWriteWithdrawn(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := writing(t, job(t, 2, "shm"))
+	a, b := ts[0].t.board, ts[1].t.board
+	next := b.over.Load() + 1
+	q := StartBcast(ts[1], 0, make([]int64, 5000))
+	a.mu.Lock()
+	require.True(t, a.told(1, next, next<<tellBits|1), "shown")
+	word := b.came[b.area.lineOf(0, next)+writingAt:]
+	onesided.Store64(word, 1) // as if rank 0 were writing
+	a.mu.Unlock()
+	q.Cancel()
+	require.False(t, q.Done())
+	a.mu.Lock()
+	mem, o := a.area.mems[1], &operation{flag: next}
+	require.False(t, a.told(1, next, next<<tellBits|1), "taken back")
+	if mem != nil {
+		_, ok := a.write(o, &step{peer: 1, slot: 1})
+		require.False(t, ok)
+	}
+	a.mu.Unlock()
+	require.Zero(t, onesided.Load64(word))
+	require.ErrorIs(t, q.Wait(ctx), ErrRevoked)
+	require.ErrorIs(t, Bcast(ctx, ts[0], 0, make([]int64, 5000)), ErrRevoked)
+}
+
 // A rank that gives up takes back what it has shown: who reads then does not take what it has read
 // for the result.
 func TestSingleWithdrawn(t *testing.T) {

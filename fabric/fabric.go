@@ -344,7 +344,13 @@ type Attachment interface {
 	// how much has been copied. One goroutine calls it at a time.
 	Read(dst []byte, addr uint64) error
 
-	// Close releases the access. No Read runs, and none follows.
+	// Write copies src to addr of the process, which permits it, and fails as Read does.
+	Write(src []byte, addr uint64) error
+
+	// Ended reports whether the process has ended. Any goroutine may call it, until Close.
+	Ended() bool
+
+	// Close releases the access. No Read or Write runs, and none follows.
 	Close() error
 }
 

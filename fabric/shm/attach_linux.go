@@ -15,8 +15,8 @@ import (
 	"github.com/seed33544411/rma/internal/cpu"
 )
 
-// attachment implements fabric.Attachment: by loads from segments of the peer that are mapped here,
-// and by process_vm_readv from its other memory.
+// attachment implements fabric.Attachment: by loads from and stores to segments of the peer that are mapped here,
+// and by process_vm_readv and process_vm_writev for its other memory.
 type attachment struct {
 	windows atomic.Pointer[[]window] // set by the endpoint's owner
 	ctl     control                  // the peer's, in which the windows' table entries are
@@ -33,42 +33,67 @@ type attachment struct {
 
 // Read implements fabric.Attachment. Bulk path.
 func (a *attachment) Read(dst []byte, addr uint64) error {
-	if n := uint64(len(dst)); addr > math.MaxInt64 || n > math.MaxInt64-addr { // no process has memory there
-		return fmt.Errorf("shm: read %d bytes at %#x of process %d: %w", n, addr, a.pid, unix.EFAULT)
+	if err := checkAddr("read", a.pid, dst, addr); err != nil {
+		return err
 	}
 	if src, seg := a.mapped(addr, uint64(len(dst))); seg != nil {
 		a.copies.plan.Load().Copy(dst, src)
 		return seg.release()
 	}
-	for len(dst) > 0 {
-		size := min(len(dst), maxCall)
-		setIovec(&a.local[0], fabric.Addr(dst), size)
+	return a.call("read", unix.ProcessVMReadv, dst, addr)
+}
+
+// Write implements fabric.Attachment. Bulk path.
+func (a *attachment) Write(src []byte, addr uint64) error {
+	if err := checkAddr("write", a.pid, src, addr); err != nil {
+		return err
+	}
+	if dst, seg := a.mapped(addr, uint64(len(src))); seg != nil {
+		a.copies.plan.Load().Copy(dst, src)
+		return seg.release()
+	}
+	return a.call("write", unix.ProcessVMWritev, src, addr)
+}
+
+// checkAddr returns an error if no process has memory as long as mem at addr.
+func checkAddr(op string, pid int, mem []byte, addr uint64) error {
+	if n := uint64(len(mem)); addr > math.MaxInt64 || n > math.MaxInt64-addr {
+		return fmt.Errorf("shm: %s %d bytes at %#x of process %d: %w", op, n, addr, pid, unix.EFAULT)
+	}
+	return nil
+}
+
+// call copies between mem and memory of the process by calls of the system.
+func (a *attachment) call(op string, move func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error), mem []byte, addr uint64) error {
+	for len(mem) > 0 {
+		size := min(len(mem), maxCall)
+		setIovec(&a.local[0], fabric.Addr(mem), size)
 		a.remote[0] = unix.RemoteIovec{Base: uintptr(addr), Len: size}
-		n, err := unix.ProcessVMReadv(a.pid, a.local[:], a.remote[:], 0)
+		n, err := move(a.pid, a.local[:], a.remote[:], 0)
 		switch {
 		case err == unix.EINTR:
 			continue
 		case err == unix.ESRCH:
-			return fmt.Errorf("shm: read memory of process %d: %w", a.pid, fabric.ErrPeerGone)
+			return fmt.Errorf("shm: %s memory of process %d: %w", op, a.pid, fabric.ErrPeerGone)
 		case err == nil && n <= 0:
 			err = unix.EFAULT
 			fallthrough
 		case err != nil:
-			return fmt.Errorf("shm: read %d bytes at %#x of process %d: %w", size, addr, a.pid, err)
+			return fmt.Errorf("shm: %s %d bytes at %#x of process %d: %w", op, size, addr, a.pid, err)
 		}
-		dst, addr = dst[n:], addr+uint64(n)
+		mem, addr = mem[n:], addr+uint64(n)
 	}
 	if now := cpu.Ticks(); now-a.aliveAt > a.step {
-		if a.ended() {
-			return fmt.Errorf("shm: read memory of process %d: %w", a.pid, fabric.ErrPeerGone)
+		if a.Ended() {
+			return fmt.Errorf("shm: %s memory of process %d: %w", op, a.pid, fabric.ErrPeerGone)
 		}
 		a.aliveAt = now
 	}
 	return nil
 }
 
-// ended reports whether the process has ended: what was read under its id may be another's.
-func (a *attachment) ended() bool {
+// Ended implements fabric.Attachment: what was read under the process's id may be another's then.
+func (a *attachment) Ended() bool {
 	fds := [1]unix.PollFd{{Fd: int32(a.pidfd), Events: unix.POLLIN}}
 	for {
 		if n, err := unix.Poll(fds[:], 0); err != unix.EINTR {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// An endpoint attaches to its peer's memory while it is up, where the system permits it, and reads
-// memory that is not registered, also when it is closed.
+// An endpoint attaches to its peer's memory while it is up, where the system permits it, and reads and
+// writes memory that is not registered, also when it is closed.
 func TestAttach(t *testing.T) {
 	x, y := pair(t, Options{}, fabric.EndpointOptions{})
 	a := x.link.Attach(x)
@@ -25,8 +25,13 @@ func TestAttach(t *testing.T) {
 	require.NoError(t, a.Read(dst[1:], fabric.Addr(src[1:])))
 	require.Equal(t, src[1:], dst[1:])
 	require.NoError(t, a.Read(nil, 0))
+	back := make([]byte, 3<<20)
+	require.NoError(t, a.Write(dst[1:], fabric.Addr(back[1:])))
+	require.Equal(t, dst, back)
+	require.False(t, a.Ended())
 	for _, at := range []uint64{0, 64, 1 << 47, 1<<63 - 1, 1<<64 - 1} {
 		require.ErrorIs(t, a.Read(dst, at), unix.EFAULT, at)
+		require.ErrorIs(t, a.Write(dst, at), unix.EFAULT, at)
 	}
 	require.NoError(t, y.Close())
 	require.NoError(t, x.Close())
@@ -39,7 +44,7 @@ func TestAttach(t *testing.T) {
 	require.Nil(t, x.link.Attach(x))
 }
 
-// A process that has ended is not read any more, nor is another one that has its id.
+// A process that has ended is not accessed any more, nor is another one that has its id.
 func TestAttachEnded(t *testing.T) {
 	child := exec.Command("sleep", "1000")
 	require.NoError(t, child.Start())
@@ -53,12 +58,14 @@ func TestAttachEnded(t *testing.T) {
 	require.NoError(t, child.Process.Kill())
 	_ = child.Wait()
 	require.ErrorIs(t, a.Read(buf, 64), fabric.ErrPeerGone)
+	require.ErrorIs(t, a.Write(buf, 64), fabric.ErrPeerGone)
+	require.True(t, a.Ended())
 	a.pid = os.Getpid()
 	require.ErrorIs(t, a.Read(buf, fabric.Addr(make([]byte, 8))), fabric.ErrPeerGone)
 	require.NoError(t, a.Close())
 }
 
-// Memory that is mapped here is read there, while the peer has the region, also behind the end of the
+// Memory that is mapped here is read and written there, while the peer has the region, also behind the end of the
 // endpoint's use of it.
 func TestAttachMapped(t *testing.T) {
 	x, y := pair(t, Options{}, fabric.EndpointOptions{})
@@ -83,6 +90,8 @@ func TestAttachMapped(t *testing.T) {
 		got := make([]byte, 6)
 		require.NoError(t, a.Read(got, r.Addr()+100))
 		require.Equal(t, "mapped", string(got))
+		require.NoError(t, a.Write([]byte("stored"), r.Addr()+100))
+		require.Equal(t, "stored", string(r.Bytes()[100:106]))
 		for _, beyond := range [][2]uint64{{r.Addr() - 1, 2}, {r.Addr() + 1<<16 - 1, 2}, {r.Addr(), 1<<16 + 1}, {r.Addr() + 8, 1<<64 - 4}} {
 			_, seg := a.mapped(beyond[0], beyond[1])
 			require.Nil(t, seg)
