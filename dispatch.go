@@ -49,6 +49,9 @@ func (t *proto) Step() bool {
 	return t.hub.Step() || did || took
 }
 
+// Watches implements progress.Protocol. Messages wake this rank in any case.
+func (t *proto) Watches() bool { return t.one.Watches() }
+
 // Rest implements progress.Protocol.
 func (t *proto) Rest(on bool) time.Duration {
 	d := t.hub.Rest(on)

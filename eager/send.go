@@ -237,7 +237,7 @@ func (s *sender) SendShort(kind uint8, meta uint64, b []byte) bool {
 	}
 	binary.LittleEndian.PutUint64(mem[body:], meta)
 	store64(mem, body+metaSize, uint64(makeTrailer(uint32(len(b)), kind, flagFirst|flagLast|flagMeta, r.Lap(pos))))
-	s.near.Stored()
+	s.near.Stored(false)
 	s.tx.Reserve(1, flowctl.Data)
 	// Mapped writes were complete when Reach allowed this; no completion is needed to know
 	// that the mirror is free.
@@ -260,6 +260,6 @@ func (s *sender) creditShort() {
 		return // it remains due
 	}
 	store64(mem, 0, s.back.rx.Word())
-	s.near.Stored()
+	s.near.Stored(false)
 	s.stats.Credits++
 }

@@ -36,7 +36,7 @@ type Link interface {
 
 	// FD is a descriptor that becomes readable at the first event after Arm:
 	// a completion, a notification, a request of a peer, an endpoint down;
-	// and, where Caps.WakesOnWrite is set, a peer's plain write as well.
+	// and, where Caps.WakesOnWrite is set, a peer's plain write as well, except as Watching says.
 	// Constant after opening; owned by the link.
 	FD() int
 
@@ -299,7 +299,7 @@ type Direct interface {
 	// without a completion. It returns false, without any effect, if it cannot execute wr at
 	// present (a request posted before is not complete, the target must make progress, the
 	// key is not valid, the endpoint is down): Post it instead. wr has one local piece, of at
-	// least one byte; all its flags but FlagInline are ignored.
+	// least one byte; all its flags but FlagInline and FlagQuiet are ignored.
 	Do(wr *WR) bool
 
 	// Reach returns n bytes of the peer's memory to which its key grants this access, for the
@@ -313,8 +313,17 @@ type Direct interface {
 	// must not name it. It is valid as long as the result of Reach.
 	Local(need Access, piece SGE) []byte
 
-	// Stored ends the use of the result of Reach: it wakes the peer if it sleeps.
-	Stored()
+	// Stored ends the use of the result of Reach: it wakes the peer if it sleeps and, with quiet,
+	// watches its memory (FlagQuiet).
+	Stored(quiet bool)
+}
+
+// Watching is an optional interface of links whose owner can sleep through plain writes and atomics of
+// peers: they then cost the peer no system call.
+type Watching interface {
+	// Watch says whether the owner looks at memory that peers change. If not, requests with FlagQuiet do not
+	// make FD readable. It holds for later calls of Arm; before the first call, the owner does. Owner's.
+	Watch(on bool)
 }
 
 // Mapper is an optional interface of links that map memory of peers.

@@ -49,6 +49,10 @@ const (
 	// that carries Imm, after all its bytes are visible. Writes only, zero
 	// length included.
 	FlagNotify
+
+	// FlagQuiet says that the target need not be woken by the request unless it watches its memory: see
+	// Watching. Links for which that makes no difference ignore it. FlagNotify overrides it.
+	FlagQuiet
 )
 
 // SGE is one piece of local memory: a scatter/gather element. Its layout is that of struct

@@ -76,7 +76,7 @@ func (c *Channel) claimSlice(sh *share) (again bool) {
 // claimed is called after each access to a claim word.
 func (c *Channel) claimed(sh *share, r claimResult) {
 	if sh.back {
-		c.claims.direct.Stored()
+		c.claims.direct.Stored(false)
 	}
 	if r == claimBad {
 		c.fail(&ProtocolError{KindShare, sh.id, ErrClaim, uint64(sh.claimed), uint64(sh.n)})

@@ -96,7 +96,7 @@ func (w *words) Reach(_ fabric.Access, rkey uint32, addr uint64, n int) []byte {
 }
 
 func (*words) Local(fabric.Access, fabric.SGE) []byte { return nil }
-func (*words) Stored()                                {}
+func (*words) Stored(bool)                            {}
 
 // hangUp closes endpoints, drains completions, closes channels.
 func hangUp(tb testing.TB, a, b *side) {

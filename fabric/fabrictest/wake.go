@@ -12,7 +12,8 @@ import (
 var wakeCases = []Case{
 	{"SleepIsQuiet", sleepIsQuiet},
 	{"WakeOnNotify", wakeOnNotify},
-	{"WakeOnWrite", wakeOnWrite},
+	{"WakeOnWrite", func(r *rig) { wakeOnWrite(r, 0) }},
+	{"WakeOnQuietWrite", func(r *rig) { wakeOnWrite(r, fabric.FlagQuiet) }},
 	{"WakeOnCompletion", wakeOnCompletion},
 	{"WakeOnDown", wakeOnDown},
 	{"ServedIsCounted", servedIsCounted},
@@ -177,8 +178,9 @@ func wakeOnNotify(r *rig) {
 	r.idle()
 }
 
-// wakeOnWrite: the same with plain writes, if the link promises it.
-func wakeOnWrite(r *rig) {
+// wakeOnWrite: the same with plain writes, if the link promises it. With FlagQuiet both sides often
+// sleep without watching before they do: no write of the moments between is lost.
+func wakeOnWrite(r *rig, quiet fabric.Flags) {
 	if !r.a.caps.WakesOnWrite || !r.b.caps.WakesOnWrite {
 		r.Skip("Caps.WakesOnWrite is not promised by this link")
 	}
@@ -188,8 +190,22 @@ func wakeOnWrite(r *rig) {
 		send := func(i int) error {
 			testutil.Store64(local.Bytes(), uint64(i+1))
 			w := req(fabric.OpWrite, local, 0, 8, remote, 8)
-			w.Flags = fabric.FlagInline
+			w.Flags = fabric.FlagInline | quiet
 			return c.postOwn(w)
+		}
+		doze := func(i int) error {
+			l, ok := s.link.(fabric.Watching)
+			if !ok || quiet == 0 || i%3 == 0 {
+				return nil
+			}
+			l.Watch(false)
+			_, err := s.link.Arm()
+			for range lagOf(i) {
+				cpu.Yield()
+			}
+			s.link.Disarm()
+			l.Watch(true)
+			return err
 		}
 		return func() error {
 			for i := 0; ; i++ {
@@ -200,6 +216,9 @@ func wakeOnWrite(r *rig) {
 					if err := send(i); err != nil {
 						return err
 					}
+				}
+				if err := doze(i); err != nil {
+					return err
 				}
 				last := false
 				if err := s.sleepUntil(fmt.Sprintf("word %d", i), lagOf(i), func() bool {

@@ -40,7 +40,7 @@ func TestDirect(t *testing.T) {
 	mem := x.Reach(fabric.AccessRemoteWrite, k.RKey, k.Addr+16, 16)
 	require.Len(t, mem, 16)
 	copy(mem, "sixteen bytes ..")
-	x.Stored()
+	x.Stored(false)
 	require.Equal(t, "sixteen bytes ..", string(there[16:32]))
 
 	require.Equal(t, there[16:32], x.Reach(fabric.AccessRemoteRead|fabric.AccessRemoteAtomic, k.RKey, k.Addr+16, 16))
@@ -82,7 +82,7 @@ func TestDirect(t *testing.T) {
 	require.NoError(t, x.Close())
 	require.False(t, x.Do(op(fabric.OpWrite, 0)), "closed")
 	require.Nil(t, x.Reach(fabric.AccessRemoteWrite, k.RKey, k.Addr, 8))
-	x.Stored()
+	x.Stored(false)
 }
 
 // Requests that wait keep their place before what could be done at once.
@@ -109,7 +109,7 @@ func TestDirectWakesASleeper(t *testing.T) {
 		"Do": func() { require.True(t, x.Do(&w)) },
 		"Reach": func() {
 			require.Len(t, x.Reach(fabric.AccessRemoteWrite, w.RKey, w.RemoteAddr, 8), 8)
-			x.Stored()
+			x.Stored(false)
 		},
 	} {
 		quiet, err := y.link.Arm()
@@ -124,6 +124,6 @@ func TestDirectWakesASleeper(t *testing.T) {
 		if !x.Do(&w) || x.Reach(fabric.AccessRemoteWrite, w.RKey, w.RemoteAddr, 8) == nil {
 			t.Fatal("refused")
 		}
-		x.Stored()
+		x.Stored(false)
 	}))
 }

@@ -45,7 +45,8 @@
 //     store in mapped memory; the kernel's copy to private memory may in principle be seen
 //     half done, as on any memory that is not mapped.
 //   - Caps.WakesOnWrite: a reader that polls plain memory must check it once more between
-//     Link.Arm and sleeping.
+//     Link.Arm and sleeping. Requests with fabric.FlagQuiet wake only an owner that watches
+//     its memory (Watch).
 //   - A zero-length request accesses nothing and checks no key.
 //   - A full ring of notifications makes Post refuse the rest of the list; when the target
 //     has made room, it wakes the poster if that one sleeps.

@@ -19,7 +19,7 @@ import "sync/atomic"
 //	frameOff     frame × slots (power of two)
 //	page-aligned bounce buffers, chunkSize × maxReqs
 const (
-	ctlMagic    = 0x31306c74_63616d72 // "rmactl01"
+	ctlMagic    = 0x32306c74_63616d72 // "rmactl02"
 	chanMagic   = 0x31306e68_63616d72 // "rmachn01"
 	chanLeft    = 0                   // instead of it when the endpoint is down
 	tableOff    = 4096
@@ -50,10 +50,17 @@ const (
 type ctlHeader struct {
 	magic atomic.Uint64
 	_     [56]byte
-	sleep atomic.Uint64 // odd: the owner sleeps on Link.FD; incremented by each Arm and Disarm
+	sleep atomic.Uint64 // sleeping, watching; above them the number of the sleep
 	_     [56]byte
 	cpus  [maxCPUs / 64]atomic.Uint64 // processors that the owner's process may run on, a bit each; 0: unknown
 }
+
+// Bits of ctlHeader.sleep.
+const (
+	sleeping  = 1 << iota // the owner sleeps on Link.FD
+	watching              // and plain writes wake it as well: see fabric.Watching
+	nextSleep             // one sleep
+)
 
 // maxCPUs bounds the processor numbers in a control segment.
 const maxCPUs = 4096

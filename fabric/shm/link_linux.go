@@ -85,7 +85,8 @@ type link struct {
 	events     [32]unix.EpollEvent
 	rx         receiver
 	vectors    vectors
-	houseStep  int64 // houseEvery in ticks
+	houseStep  int64  // houseEvery in ticks
+	bits       uint64 // of the sleep word while the owner sleeps
 }
 
 // Open opens the link. It fails with fabric.ErrNotSupported if the kernel has no sealed
@@ -103,7 +104,7 @@ func open(o Options) (_ *link, err error) {
 		opts: o, keys: new(softlink.KeyTable), ctlFD: -1, epfd: -1, eventFD: -1, timerFD: -1,
 		regions: map[*region]struct{}{}, segments: map[uint32]*segment{},
 		all: map[*endpoint]struct{}{}, hazards: map[*hazard]struct{}{}, byFD: map[int32]*endpoint{},
-		houseStep: int64(float64(houseEvery) / cpu.NsPerTick()), sendWake: sendWake,
+		houseStep: int64(float64(houseEvery) / cpu.NsPerTick()), sendWake: sendWake, bits: sleeping | watching,
 		caps: fabric.Caps{
 			MaxSGE: maxIov, MaxInline: maxInline, MaxMessage: math.MaxUint32, MaxReads: maxReqs,
 			LastByteLast: true, WakesOnWrite: true, AtomicCPU: true, TargetProgress: true, Immediate: true,
@@ -349,17 +350,28 @@ func (l *link) kick() {
 	_, _ = unix.Write(l.eventFD, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
+var _ fabric.Watching = (*link)(nil)
+
+// Watch implements fabric.Watching.
+func (l *link) Watch(on bool) {
+	if l.bits = sleeping; on {
+		l.bits |= watching
+	}
+}
+
 // Arm implements fabric.Link. Ordering partner: doorbell.wake. The store to sleep precedes
 // the reads of the rings here; the peer's stores to the rings precede its read of sleep.
 // One of the two sees the other.
 //
 // A plain write leaves no trace in the rings: a goroutine that polls its own memory must
-// check it once more between Arm and sleeping.
+// check it once more between Arm and sleeping. The same order holds between that check and
+// the peer's write: a peer that reads a sleep word without the bit watching has made its write
+// visible before the owner's next Arm, and so before the check of an owner that watches.
 func (l *link) Arm() (bool, error) {
 	if l.hdr == nil {
 		return false, fmt.Errorf("shm: arm: %w", fabric.ErrClosed)
 	}
-	l.hdr.sleep.Store(l.hdr.sleep.Load() | 1)
+	l.hdr.sleep.Store(l.hdr.sleep.Load() | l.bits)
 	pending, overdue := l.news.Load(), false
 	for _, ep := range l.eps {
 		if pending {
@@ -385,8 +397,8 @@ func (l *link) Arm() (bool, error) {
 
 // awake clears the sleep word.
 func (l *link) awake() {
-	if s := l.hdr.sleep.Load(); s&1 != 0 {
-		l.hdr.sleep.Store(s + 1)
+	if s := l.hdr.sleep.Load(); s&sleeping != 0 {
+		l.hdr.sleep.Store(s&^(nextSleep-1) + nextSleep)
 	}
 }
 

@@ -30,6 +30,7 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 		return 0, refusal(s)
 	}
 	visible, fenced := false, true // the peer has something to see; a fence follows it
+	quiet := true                  // it need not see it soon
 	ahead := 0                     // number of wrs[n:] that are executed already
 	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
@@ -69,6 +70,7 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 		}
 		if wr.Op != fabric.OpRead {
 			visible, fenced = true, f
+			quiet = quiet && wr.Flags&(fabric.FlagQuiet|fabric.FlagNotify) == fabric.FlagQuiet
 			if notify {
 				ep.out.pushNotify(wr.Imm, uint32(wr.Len()))
 				fenced = true
@@ -91,7 +93,7 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 		if !fenced {
 			ep.bell.fence()
 		}
-		ep.bell.wake()
+		ep.bell.tell(quiet)
 	}
 	return n, err
 }
@@ -160,7 +162,7 @@ func (ep *endpoint) Do(wr *fabric.WR) bool {
 	if !fenced {
 		ep.bell.fence()
 	}
-	ep.bell.wake()
+	ep.bell.tell(wr.Flags&fabric.FlagQuiet != 0)
 	return true
 }
 
@@ -189,10 +191,10 @@ func (ep *endpoint) Local(need fabric.Access, s fabric.SGE) []byte {
 
 // Stored implements fabric.Direct.
 // Hot path.
-func (ep *endpoint) Stored() {
+func (ep *endpoint) Stored(quiet bool) {
 	if ep.isUp() {
 		ep.bell.fence()
-		ep.bell.wake()
+		ep.bell.tell(quiet)
 	}
 }
 
@@ -391,8 +393,17 @@ func (d *doorbell) fence() { d.word.Store(0) }
 // wake wakes the peer if it sleeps. The caller must have put a full fence between its
 // stores and the call (fence, or an atomic store as the last one). Ordering partner:
 // link.Arm.
-func (d *doorbell) wake() {
-	if s := d.peer.sleep.Load(); s&1 != 0 {
+func (d *doorbell) wake() { d.tell(false) }
+
+// tell is wake if the peer is to see something soon. Otherwise, with quiet, it wakes the peer only if
+// that watches its memory.
+// Hot path.
+func (d *doorbell) tell(quiet bool) {
+	bits := uint64(sleeping)
+	if quiet {
+		bits |= watching
+	}
+	if s := d.peer.sleep.Load(); s&bits == bits {
 		d.ring(s)
 	}
 }

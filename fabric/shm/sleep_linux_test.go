@@ -89,6 +89,90 @@ func TestWakes(t *testing.T) {
 	}
 }
 
+// A target that watches nothing sleeps through requests with FlagQuiet, which make no system call,
+// by whatever method, and through nothing else.
+func TestQuietRequestsWakeWatchersOnly(t *testing.T) {
+	for _, way := range []string{"mapped", "cma"} {
+		t.Run(way, func(t *testing.T) {
+			x, y := pair(t, ways[way], fabric.EndpointOptions{})
+			la, lb := alloc(t, x.link, 4096), alloc(t, y.link, 4096)
+			wakes := 0
+			x.link.sendWake = func(sock int) error { wakes++; return sendWake(sock) }
+			req := func(op fabric.Op, n int, f fabric.Flags) func() {
+				wr := write(la, 0, n, lb.Key(), 0)
+				wr.Op, wr.Flags = op, f
+				return func() { post(t, x, wr) }
+			}
+			do := func(f fabric.Flags) func() {
+				wr := write(la, 0, 8, lb.Key(), 0)
+				wr.Flags = f
+				return func() { require.True(t, x.Do(&wr)) }
+			}
+			store := func(quiet bool) func() {
+				return func() {
+					b := x.Reach(fabric.AccessRemoteWrite, lb.Key().RKey, lb.Key().Addr, 8)
+					require.NotNil(t, b)
+					testutil.Store64(b, 1)
+					x.Stored(quiet)
+				}
+			}
+			const q = fabric.FlagQuiet
+			cases := []struct {
+				what  string
+				watch bool
+				do    func()
+				wakes int
+			}{
+				{"quiet write", false, req(fabric.OpWrite, 8, q), 0},
+				{"long one", false, req(fabric.OpWrite, 4096, q), 0},
+				{"write", false, req(fabric.OpWrite, 8, 0), 1},
+				{"notification", false, req(fabric.OpWrite, 8, q|fabric.FlagNotify), 1},
+				{"list with one write", false, func() {
+					wrs := []fabric.WR{write(la, 0, 8, lb.Key(), 0), write(la, 0, 8, lb.Key(), 8), write(la, 0, 8, lb.Key(), 16)}
+					wrs[0].Flags, wrs[1].Flags, wrs[2].Flags = q, 0, q
+					n, err := x.Post(wrs)
+					require.True(t, n == 3 && err == nil)
+				}, 1},
+				{"watched quiet write", true, req(fabric.OpWrite, 8, q), 1},
+				{"quiet write after that", false, req(fabric.OpWrite, 8, q), 0},
+			}
+			if way == "mapped" {
+				cases = append(cases, []struct {
+					what  string
+					watch bool
+					do    func()
+					wakes int
+				}{
+					{"quiet atomic", false, req(fabric.OpFetchAdd, 8, q), 0},
+					{"atomic", false, req(fabric.OpFetchAdd, 8, 0), 1},
+					{"watched quiet atomic", true, req(fabric.OpFetchAdd, 8, q), 1},
+					{"quiet Do", false, do(q), 0},
+					{"Do", false, do(0), 1},
+					{"watched quiet Do", true, do(q), 1},
+					{"quiet store", false, store(true), 0},
+					{"store", false, store(false), 1},
+					{"watched quiet store", true, store(true), 1},
+				}...)
+			}
+			for _, c := range cases {
+				y.link.Watch(c.watch)
+				sleepOn(t, y.link)
+				wakes = 0
+				c.do()
+				c.do()
+				require.Equal(t, c.wakes, wakes, c.what)
+				require.Equal(t, c.wakes != 0, readable(t, y.link, 0), c.what)
+				y.link.Disarm()
+				var cs [16]fabric.Completion
+				for range 2 {
+					y.link.Poll(cs[:])
+					x.link.Poll(cs[:])
+				}
+			}
+		})
+	}
+}
+
 // Arm refuses while something is pending.
 func TestArmSeesWhatIsPending(t *testing.T) {
 	x, y := pair(t, Options{}, fabric.EndpointOptions{})

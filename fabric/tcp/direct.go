@@ -45,7 +45,7 @@ func (e *endpoint) Do(wr *fabric.WR) bool {
 	default:
 		putWord(mine, softlink.CompareSwap(at, wr.Compare, wr.Operand))
 	}
-	e.Stored()
+	e.Stored(true)
 	return true
 }
 
@@ -80,7 +80,7 @@ func (e *endpoint) Local(need fabric.Access, s fabric.SGE) []byte {
 
 // Stored implements fabric.Direct. The owner is awake: it makes this call.
 // Hot path.
-func (e *endpoint) Stored() {
+func (e *endpoint) Stored(bool) {
 	if m := &e.l.memory; m.reached {
 		m.reached = false
 		m.own.exit()

@@ -54,7 +54,7 @@ func TestDirect(t *testing.T) {
 	require.NoError(t, err)
 	r := readable.Key()
 	require.Len(t, h.ep.Reach(fabric.AccessRemoteRead, r.RKey, r.Addr, 64), 64)
-	h.ep.Stored()
+	h.ep.Stored(false)
 	require.NoError(t, readable.Close())
 
 	// What cannot be done at once is left alone.
@@ -122,6 +122,6 @@ func TestCloseWaitsForDirectAccess(t *testing.T) {
 	mem[4095] = 1 // would fault
 	require.Nil(t, h.ep.Reach(fabric.AccessRemoteWrite, k.RKey, k.Addr, 8))
 	require.Empty(t, closed)
-	h.ep.Stored()
+	h.ep.Stored(false)
 	require.NoError(t, <-closed)
 }

@@ -29,6 +29,7 @@ type idle struct{}
 
 func (idle) Pending() bool                     { return false }
 func (idle) Step() bool                        { return false }
+func (idle) Watches() bool                     { return false }
 func (idle) Rest(bool) time.Duration           { return 0 }
 func (idle) Complete(int, []fabric.Completion) {}
 

@@ -118,6 +118,10 @@ func (e *Engine) Rest() (d time.Duration) {
 	return d
 }
 
+// Watches reports whether operations wait for words that peers change: then links must wake this rank
+// when a peer has written. Otherwise nothing here looks at memory of the application.
+func (e *Engine) Watches() bool { return len(e.awaits.list) > 0 }
+
 // Uses reports whether an operation in flight uses local memory in [lo, hi). Set-up path:
 // it searches all operations, so that closing memory pays and operations do not.
 func (e *Engine) Uses(lo, hi uint64) bool {

@@ -179,7 +179,7 @@ func copyWord(put bool, there, here []byte, addr uint64) {
 // Hot path.
 func stored(q *Queue) {
 	q.eng.prog.AssertOwned()
-	q.mapped.Stored()
+	q.mapped.Stored(true)
 	q.fenced = false // all operations before it are complete
 	q.changed()
 }
@@ -204,7 +204,7 @@ func (q *Queue) try(op fabric.Op, sge fabric.SGE, addr uint64, rkey uint32, comp
 	c := &q.eng.chain
 	c.sges[0] = sge
 	wr := &c.wrs[0]
-	wr.Op, wr.Flags, wr.Local = op, 0, c.sges[:1:1]
+	wr.Op, wr.Flags, wr.Local = op, fabric.FlagQuiet, c.sges[:1:1]
 	wr.RemoteAddr, wr.RKey, wr.Compare, wr.Operand = addr, rkey, compare, operand
 	if !q.mapped.Do(wr) {
 		return false
@@ -359,7 +359,7 @@ func (o *Op) combine(reach func(key uint32, addr uint64, n int) []byte) (did boo
 func (q *Queue) carry(l *opList) bool {
 	stored, all := q.mapped.carry(l.head)
 	if stored || q.own {
-		q.mapped.Stored()
+		q.mapped.Stored(true)
 	}
 	if stored {
 		q.changed()

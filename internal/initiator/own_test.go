@@ -45,7 +45,7 @@ func TestOwnOperationsAreLocal(t *testing.T) {
 			testutil.Eventually(t, testutil.Limit, func() (reached bool) {
 				s.Prog.Do(func() {
 					reached = p.Reach(fabric.AccessRemoteRead, k.RKeys[0], k.Addr, 8) != nil
-					p.Stored()
+					p.Stored(false)
 				})
 				return reached
 			}, "the link to adopt the connection")

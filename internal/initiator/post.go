@@ -307,7 +307,7 @@ func (c *chain) build(q *Queue, l *opList) int {
 			m.begun = true
 		}
 		wr := &c.wrs[n] // field by field: a literal would be built elsewhere and copied
-		wr.ID, wr.Op, wr.Flags, wr.Local = q.eng.inflight.id(o), o.kind.request(), fabric.FlagSignaled, local
+		wr.ID, wr.Op, wr.Flags, wr.Local = q.eng.inflight.id(o), o.kind.request(), fabric.FlagSignaled|fabric.FlagQuiet, local
 		wr.RemoteAddr, wr.RKey, wr.Compare, wr.Operand = o.remote, o.rkey, o.compare, o.operand
 		n++
 	}
@@ -325,7 +325,7 @@ func (c *chain) buildMore(q *Queue, o *Op, n int) (int, bool) {
 	for ; n < maxChain; n++ {
 		m := made{o: o, mark: x.cur.Mark(), phase: x.phase}
 		wr := &c.wrs[n]
-		*wr = fabric.WR{Op: fabric.OpWrite, Flags: fabric.FlagSignaled}
+		*wr = fabric.WR{Op: fabric.OpWrite, Flags: fabric.FlagSignaled | fabric.FlagQuiet}
 		switch {
 		case o.kind == Accumulate:
 			if !q.requests.build(c, o, &m, wr) {

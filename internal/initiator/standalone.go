@@ -96,6 +96,9 @@ func (s *Standalone) Step() bool {
 // Rest implements progress.Protocol.
 func (s *Standalone) Rest(bool) time.Duration { return s.Engine.Rest() }
 
+// Watches implements progress.Protocol.
+func (s *Standalone) Watches() bool { return s.Engine.Watches() }
+
 // Complete implements progress.Protocol.
 func (s *Standalone) Complete(_ int, cs []fabric.Completion) {
 	for i := range cs {

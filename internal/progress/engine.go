@@ -38,6 +38,10 @@ type Protocol interface {
 	// which links do not wake. Step is called once more before the sleep.
 	Rest(on bool) time.Duration
 
+	// Watches reports whether Step looks at memory that peers change by requests with fabric.FlagQuiet: they
+	// then end a sleep. The owner calls it before each.
+	Watches() bool
+
 	// Complete handles completions of the link with that index. The slice belongs to the
 	// engine.
 	Complete(link int, cs []fabric.Completion)
@@ -79,6 +83,7 @@ type Engine struct {
 	// Owner's.
 	links  []fabric.Link
 	serves []serves // links that report that they have served peers
+	quiets []fabric.Watching
 	proto  Protocol
 	armed  bool
 	napped bool   // armed by a waiter that naps, not by the progress goroutine
@@ -133,6 +138,9 @@ func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy, home int) (*Eng
 	for _, l := range links {
 		if s, ok := l.(fabric.Serving); ok {
 			e.serves = append(e.serves, serves{link: s})
+		}
+		if w, ok := l.(fabric.Watching); ok {
+			e.quiets = append(e.quiets, w)
 		}
 	}
 	var err error

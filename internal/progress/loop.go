@@ -30,10 +30,9 @@ const (
 	trustRounds, trustDrives = 64, 8
 
 	// needless is the number of sleeps in sequence that ended without work for the progress
-	// goroutine after which it dozes for maxDoze as soon as the application drives. Links that
-	// are armed cost a peer that puts a system call, 25 to 50 µs if this processor is busy, and the
-	// application another when it drives again. A rank that computes for less than maxDoze between two
-	// exchanges of puts with signals needs neither.
+	// goroutine after which it dozes for maxDoze as soon as the application drives. A sleep costs the
+	// application a system call when it drives again, and a thread switch. A rank that computes for less
+	// than maxDoze between two exchanges of puts with signals needs none.
 	needless = 32
 )
 
@@ -301,6 +300,10 @@ func arm(e *Engine) (time.Duration, bool) {
 	e.AssertOwned()
 	if e.over {
 		return 0, false
+	}
+	watches := e.proto.Watches()
+	for _, l := range e.quiets {
+		l.Watch(watches)
 	}
 	for i, l := range e.links {
 		quiet, err := l.Arm()

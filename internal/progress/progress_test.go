@@ -53,6 +53,7 @@ type side struct {
 
 func (s *side) Pending() bool { return s.in.Load() != nil }
 
+func (s *side) Watches() bool           { return true }
 func (s *side) Rest(bool) time.Duration { return 0 }
 
 func (s *side) push(o *op) {
@@ -283,6 +284,7 @@ type after struct {
 func (a *after) Pending() bool                         { return a.pending.Load() }
 func (a *after) Step() bool                            { a.calls.Add(1); a.pending.Store(false); return false }
 func (a *after) Poll([]fabric.Completion) int          { a.calls.Add(1); return 0 }
+func (a *after) Watches() bool                         { return true }
 func (a *after) Rest(bool) time.Duration               { return 0 }
 func (a *after) Complete(_ int, _ []fabric.Completion) {}
 

@@ -50,6 +50,7 @@ type nothing struct{}
 
 func (nothing) Pending() bool                     { return false }
 func (nothing) Step() bool                        { return false }
+func (nothing) Watches() bool                     { return false }
 func (nothing) Rest(bool) time.Duration           { return 0 }
 func (nothing) Complete(int, []fabric.Completion) {}
 
