@@ -80,5 +80,5 @@
 //	service.go    messages of an engine's teams; loss of ranks
 //	header.go     messages of operations; control.go messages about teams
 //
-// It imports the root package, logp, internal/cpu, internal/message and internal/onesided.
+// It imports the root package, logp, internal/cpu, internal/message, internal/offheap and internal/onesided.
 package coll

@@ -71,12 +71,14 @@ func (b *board) disown(o *operation) {
 // operation spends no more than performSoon does. Otherwise it goes the way of all others: from
 // the beginning (startFast returns nil), or from where it is.
 func startFast(t *Team, o *operation) *Request {
-	c, ch, b := t.t, t.ch, t.fastBoard()
-	if b == nil {
-		return nil
-	}
-	if !o.own {
+	c, ch := t.t, t.ch
+	var b *board
+	if o.own { // unused has found that it may be possible, and has taken the lock
+		b = c.board
+	} else if b = t.fastBoard(); b != nil {
 		b.mu.Lock()
+	} else {
+		return nil
 	}
 	if b.dead.Load() || len(b.queue) > 0 || !t.waits && b.last%fastProgress == 0 {
 		b.disown(o)

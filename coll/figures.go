@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -230,10 +231,20 @@ const coldFrom = 32 << 10
 // memoryRates are times of work on data that are not in the fastest caches, in ns for a byte.
 type memoryRates struct{ copy, fold float64 }
 
-// rates measures the rates of this processor, once in a process. It takes some milliseconds.
-var rates = sync.OnceValue(func() memoryRates {
+// rates are the rates of this processor, measured once in a process.
+var rates = sync.OnceValue(measureRates)
+
+// measureRates measures them. It takes some milliseconds. Its memory is none of the
+// heap's, whose first collection it would start. Without memory, data is taken to stay in the fastest caches.
+func measureRates() memoryRates {
 	const size, piece = 4 << 20, 64 << 10
-	dst, src := make([]float64, size/8), make([]float64, size/8)
+	mem, err := offheap.Alloc(2*size, offheap.Staging)
+	if err != nil {
+		return memoryRates{}
+	}
+	defer offheap.Free(mem, offheap.Staging)
+	all, _ := elementsOf[float64](mem) // whole pages
+	dst, src := all[:size/8], all[size/8:]
 	op := Sum[float64]()
 	sum := foldOf(&op, reflect.Float64)
 	least := func(work func(dst, src []float64)) float64 {
@@ -249,7 +260,7 @@ var rates = sync.OnceValue(func() memoryRates {
 	}
 	clear(src) // the first access of a page takes longer
 	return memoryRates{least(func(dst, src []float64) { copy(dst, src) }), least(func(dst, src []float64) { sum(bytesOf(dst), bytesOf(src), false) })}
-})
+}
 
 // foldCopies is the time of a reduction of memory in copies: it reads twice as much.
 const foldCopies = 2

@@ -3,12 +3,14 @@ package coll
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/logp"
 	"github.com/seed33544411/rma/sampling"
@@ -202,7 +204,14 @@ func TestPredictSharedProcessors(t *testing.T) {
 
 // Data that does not fit the caches takes the time that was measured.
 func TestMemoryRates(t *testing.T) {
-	m := rates()
+	rates()
+	before := offheap.InUse(offheap.Staging)
+	var stats [2]runtime.MemStats
+	runtime.ReadMemStats(&stats[0])
+	m := measureRates()
+	runtime.ReadMemStats(&stats[1])
+	require.Less(t, stats[1].TotalAlloc-stats[0].TotalAlloc, uint64(1<<20), "of the heap")
+	require.Equal(t, before, offheap.InUse(offheap.Staging))
 	require.Positive(t, m.copy)
 	require.Positive(t, m.fold)
 	p := sampling.Defaults("shm")
