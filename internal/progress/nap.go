@@ -61,10 +61,10 @@ func newNapper(e *Engine) napper {
 
 // nap lets a waiter that has spun for long enough sleep on the links itself. The event then
 // wakes the thread that waits for it, where a parked waiter needs the progress goroutine's
-// thread, and then one of its own. ws are what it waits for. It reports whether the caller
+// thread, and then one of its own. a is what it waits for. It reports whether the caller
 // should drive again, and spin as from the start; otherwise it should park: it has napped for
 // long, or another goroutine drives.
-func (n *napper) nap(ctx context.Context, ws ...*Waiter) bool {
+func (n *napper) nap(ctx context.Context, a *aim) bool {
 	e := n.eng
 	n.sp.Reset()
 	if n.idle >= maxNaps || e.Err() != nil || ctx.Err() != nil {
@@ -78,12 +78,12 @@ func (n *napper) nap(ctx context.Context, ws ...*Waiter) bool {
 	if e.closed.Load() || !e.tryLock(ownerApp) {
 		return false
 	}
-	if Waiters(ws).done(0) >= 0 { // another goroutine has driven meanwhile
+	if a.done() { // another goroutine has driven meanwhile
 		e.release()
 		return true
 	}
 	limit, ok := arm(e)
-	if ok && Waiters(ws).done(0) >= 0 {
+	if ok && a.done() {
 		e.disarm(len(e.links))
 		ok = false
 	}
@@ -97,7 +97,7 @@ func (n *napper) nap(ctx context.Context, ws ...*Waiter) bool {
 	e.napped = true
 	e.naps.on.Store(true)
 	e.release()
-	if e.closed.Load() || Waiters(ws).done(0) >= 0 {
+	if e.closed.Load() || a.done() {
 		e.naps.wake() // Close, or Finish, may have found nobody
 	}
 	begun := cpu.Ticks()

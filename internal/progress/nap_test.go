@@ -99,7 +99,7 @@ func TestNoNapForFinishedWork(t *testing.T) {
 	w.Init()
 	w.Finish()
 	n := newNapper(e)
-	require.True(t, n.nap(t.Context(), nil, &w))
+	require.True(t, n.nap(t.Context(), &aim{any: Waiters{nil, &w}}))
 	require.Zero(t, n.idle)
 	require.False(t, e.armed)
 }

@@ -47,7 +47,7 @@ func TestWhatStepEndsIsNotKeptByAPoll(t *testing.T) {
 		require.True(t, e.Hold())
 		defer e.Disown()
 		var sp cpu.Spinner
-		require.Equal(t, driveOver, e.drive(t.Context(), p.w, nil, &sp))
+		require.Equal(t, driveOver, e.drive(t.Context(), &aim{one: p.w}, nil, &sp))
 		require.True(t, p.w.Done())
 		require.Equal(t, 2, p.n)
 	})

@@ -201,11 +201,6 @@ func TestWaitersLeaveTheLinksDuringARelay(t *testing.T) {
 		"WaitAny": func(ctx context.Context, w *Waiter) error { _, err := e.WaitAny(ctx, 0, Waiters{w}); return err },
 	}
 	for name, wait := range waits {
-		if name == "WaitAny" { // which holds the links for one round at a time
-			e.policy = cpu.SpinPolicy{Yields: 1}
-		} else {
-			e.policy = cpu.SpinPolicy{Polls: 1 << 30}
-		}
 		ctx, cancel := context.WithCancel(testutil.Context(t, testutil.Limit))
 		ended := make(chan error)
 		polls := l.polls.Load()

@@ -22,12 +22,17 @@ func TestTurnsLendTheEngine(t *testing.T) {
 	defer func() { require.NoError(t, e.Close()) }()
 	ctx := testutil.Context(t, testutil.Limit)
 	drives := e.drives
-	for range 3 {
+	waits := []func(w *Waiter) error{
+		func(w *Waiter) error { return e.Wait(ctx, w) },
+		func(w *Waiter) error { _, err := e.WaitAny(ctx, 0, Waiters{nil, w}); return err },
+	}
+	for i := range 6 {
+		wait := waits[i%2]
 		var w Waiter
 		w.Init()
 		var g sync.WaitGroup
-		var waits error
-		g.Go(func() { waits = e.Wait(ctx, &w) })
+		var err error
+		g.Go(func() { err = wait(&w) })
 		testutil.Eventually(t, testutil.Limit, func() bool {
 			if !e.Hold() {
 				return false
@@ -43,7 +48,7 @@ func TestTurnsLendTheEngine(t *testing.T) {
 		w.Finish()
 		e.Disown()
 		g.Wait()
-		require.NoError(t, waits)
+		require.NoError(t, err)
 	}
 }
 

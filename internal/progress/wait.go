@@ -74,18 +74,39 @@ func (e *Engine) WaitPolling(ctx context.Context, w *Waiter, l Poller) error {
 	if w.Done() {
 		return nil
 	}
-	return await(ctx, e, w, l)
+	a := aim{one: w}
+	if e.await(ctx, &a, l); w.Done() {
+		return nil
+	}
+	defer crash()
+	return e.park(ctx, w)
 }
 
-// await is WaitPolling for a w that was not done.
-func await(ctx context.Context, e *Engine, w *Waiter, l Poller) error {
+// aim is what a goroutine waits for: one piece of work, or any of several.
+type aim struct {
+	one   *Waiter
+	any   Waiters // if one is nil; the first to look at is start
+	start int
+}
+
+// done reports whether the aim is reached.
+// Hot path.
+func (a *aim) done() bool {
+	if a.one != nil {
+		return a.one.Done()
+	}
+	return a.any.done(a.start) >= 0
+}
+
+// await drives the links, or contends for them, or naps, until a is done or the caller should park.
+func (e *Engine) await(ctx context.Context, a *aim, l Poller) {
 	defer crash()
 	naps := newNapper(e)
-	for tries := 0; !w.Done(); {
+	for tries := 0; !a.done(); {
 		if e.tryLock(ownerApp) {
 			e.drives++
 			naps.sp.Holds = true
-			end := e.drive(ctx, w, l, &naps.sp)
+			end := e.drive(ctx, a, l, &naps.sp)
 			naps.sp.Holds = false
 			if end == driveLost {
 				tries = 0
@@ -97,7 +118,7 @@ func await(ctx context.Context, e *Engine, w *Waiter, l Poller) error {
 				continue
 			}
 			if end == driveTired {
-				if !computes(e) && naps.nap(ctx, w) {
+				if !computes(e) && naps.nap(ctx, a) {
 					continue
 				}
 				e.tired.Store(true)
@@ -105,7 +126,7 @@ func await(ctx context.Context, e *Engine, w *Waiter, l Poller) error {
 			break
 		}
 		if e.owner.Load() == ownerApp {
-			if !e.contend(ctx, w, &naps.sp) {
+			if !e.contend(ctx, a, &naps.sp) {
 				break
 			}
 			continue
@@ -115,10 +136,6 @@ func await(ctx context.Context, e *Engine, w *Waiter, l Poller) error {
 		}
 		cpu.Pause()
 	}
-	if w.Done() {
-		return nil
-	}
-	return e.park(ctx, w)
 }
 
 // crash, deferred by what drives the links, ends the process if it panics: a callback of the
@@ -138,13 +155,13 @@ func crash() {
 // long as these keep the driving goroutine from resting.
 const driveRounds = 64
 
-// contend spins while another goroutine drives, until w is done or the engine may be free.
+// contend spins while another goroutine drives, until a is done or the engine may be free.
 // One goroutine at a time does so. It returns false if the caller should park.
-func (e *Engine) contend(ctx context.Context, w *Waiter, sp *cpu.Spinner) bool {
+func (e *Engine) contend(ctx context.Context, a *aim, sp *cpu.Spinner) bool {
 	if e.heir.Load() || !e.heir.CompareAndSwap(false, true) {
 		return false
 	}
-	for n := 1; !w.Done() && e.owner.Load() == ownerApp; n++ {
+	for n := 1; !a.done() && e.owner.Load() == ownerApp; n++ {
 		if sp.Wait() != 0 && sp.Weary() || n&63 == 0 && ctx.Err() != nil {
 			e.heir.Store(false)
 			return false
@@ -156,29 +173,29 @@ func (e *Engine) contend(ctx context.Context, w *Waiter, sp *cpu.Spinner) bool {
 
 // Ends of drive.
 const (
-	driveOver  = iota // w is done, or the caller should park
+	driveOver  = iota // the aim is reached, or the caller should park
 	driveTired        // the policy says to sleep
 	driveLet          // another goroutine needs the engine for a moment
 	driveLost         // another goroutine has become the owner
 )
 
-// drive polls until w is done, the policy of sp or ctx ends, or another goroutine needs
+// drive polls until a is done, the policy of sp or ctx ends, or another goroutine needs
 // ownership.
-func (e *Engine) drive(ctx context.Context, w *Waiter, l Poller, sp *cpu.Spinner) (end int) {
+func (e *Engine) drive(ctx context.Context, a *aim, l Poller, sp *cpu.Spinner) (end int) {
 	if e.over {
 		return driveOver
 	}
 	for n := 1; ; n++ {
-		if l != nil && e.pollEvent(w, l, n) {
+		if l != nil && e.pollEvent(a, l, n) {
 			return driveOver
 		}
 		busy := e.proto.Step()
-		if w.Done() {
+		if a.done() {
 			e.passed() // without a poll each time, which would delay the result
 			return driveOver
 		}
 		busy = e.pollLinks() || busy
-		if w.Done() || e.closed.Load() {
+		if a.done() || e.closed.Load() {
 			return driveOver
 		}
 		if e.want.Load() > 0 {
@@ -296,16 +313,16 @@ const (
 	eagerRounds = 16
 )
 
-// pollEvent calls l before round n of a wait. It reports whether w is done. At intervals a wait
+// pollEvent calls l before round n of a wait. It reports whether a is done. At intervals a wait
 // that such a poll ends has a round nevertheless. Owner's.
 // Hot path.
-func (e *Engine) pollEvent(w *Waiter, l Poller, n int) bool {
+func (e *Engine) pollEvent(a *aim, l Poller, n int) bool {
 	e.AssertOwned()
 	if n > eagerRounds {
-		return l.Poll() && w.Done()
+		return l.Poll() && a.done()
 	}
 	for range cheapPolls {
-		if l.Poll() && w.Done() {
+		if l.Poll() && a.done() {
 			e.lucky++
 			return n > 1 || e.lucky%cheapPolls != 0
 		}

@@ -2,12 +2,10 @@ package progress
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/internal/bubble"
-	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // Waiters are the ends of several pieces of work, for WaitAny. Nil entries are skipped.
@@ -41,58 +39,16 @@ type bell struct {
 // No other goroutine may wait for any of them. It does not allocate if one is done soon.
 // Hot path.
 func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error) {
+	if i := ws.done(start); i >= 0 {
+		return i, nil
+	}
+	a := aim{any: ws, start: start}
+	e.await(ctx, &a, nil)
+	if i := ws.done(start); i >= 0 {
+		return i, nil
+	}
 	defer crash() //hot:allow once for several operations
-	naps := newNapper(e)
-	for n := 1; ; n++ {
-		if i := ws.done(start); i >= 0 {
-			return i, nil
-		}
-		busy, i := e.progressFor(start, ws)
-		switch {
-		case i >= 0:
-			return i, nil
-		case e.closed.Load():
-			if i = ws.done(start); i >= 0 {
-				return i, nil
-			}
-			return -1, ErrClosed
-		case n > driveRounds && e.heir.Load():
-			return e.parkAny(ctx, start, ws)
-		case busy:
-			naps.sp.Reset()
-		case naps.sp.Wait() != 0 && naps.sp.Weary():
-			if computes(e) || !naps.nap(ctx, ws...) {
-				e.tired.Store(true)
-				return e.parkAny(ctx, start, ws)
-			}
-		}
-		for e.want.Load() > 0 {
-			cpu.Yield()
-			runtime.Gosched()
-		}
-		if n&63 == 0 && ctx.Err() != nil {
-			return e.parkAny(ctx, start, ws)
-		}
-	}
-}
-
-// progressFor is Progress for a wait for one of ws: work that a step has ended does not
-// wait for another poll.
-func (e *Engine) progressFor(start int, ws Waiters) (busy bool, done int) {
-	if !e.tryLock(ownerApp) {
-		return false, -1
-	}
-	e.drives++
-	if busy, done = step(e), -1; busy {
-		done = ws.done(start)
-	}
-	if done < 0 {
-		busy = e.pollLinks() || busy
-	} else {
-		e.passed()
-	}
-	e.release()
-	return busy, done
+	return e.parkAny(ctx, start, ws)
 }
 
 // parkAny waits while other goroutines drive. All parked waiters use the same bell; they
