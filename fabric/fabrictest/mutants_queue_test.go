@@ -162,7 +162,7 @@ var wakeMutants = []mutant{
 		hooks: hooks{arm: func(*mutLink) (bool, error) { return false, nil }}},
 	{name: "FD is always readable", by: []string{"SleepIsQuiet"}, hooks: hooks{fd: func(*mutLink) int { return int(devZero.Fd()) }}},
 	{name: "FD changes", by: []string{"SleepIsQuiet"}, hooks: hooks{fd: func(l *mutLink) int { l.n++; return l.Link.FD() + l.n%2 }}},
-	{name: "plain writes do not wake, though promised", by: []string{"WakeOnWrite"}, opt: sim.Options{Caps: sim.CapsLike("ibv")},
+	{name: "plain writes do not wake, though promised", by: []string{"WakeOnWrite", "WakeOnQuietWrite"}, opt: sim.Options{Caps: sim.CapsLike("ibv")},
 		hooks: hooks{caps: func(c *fabric.Caps) { c.WakesOnWrite = true }}},
 	{name: "requests of peers are not counted", opt: sim.Options{Caps: sim.CapsLike("tcp")}, by: []string{"ServedIsCounted"},
 		hooks: hooks{served: func(*mutLink) uint32 { return 0 }}},
