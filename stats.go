@@ -36,7 +36,7 @@ type MessageStats struct {
 	Descriptors              uint64 // announcements of messages to fetch
 	CreditWaits              uint64 // times that the peer's ring, or its list of transfers, was full
 	Retries                  uint64 // times that the link's queue was full
-	Unexpected               uint64 // received before a receive matched, and copied; none while no receive was posted
+	Unexpected               uint64 // received before a receive matched, and copied
 	Timed                    uint64 // backlogs that were timed, to compare the link with its measured parameters
 	Replans                  uint64 // times that the timings changed the choice of modes
 	Drifting                 int    // modes, of three for each peer, whose time differs so much from the measurement that the next start measures again

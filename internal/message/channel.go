@@ -127,8 +127,6 @@ func (c *Channel) Progress() (did, more bool, err error) {
 		c.finish()
 		return true, false, c.err
 	}
-	c.settled = c.backlog.n == 0 && c.inflight.Len() == 0
-	c.left = false
 	did = c.arrive() || busy
 	did = !c.settling && c.transmit() || did
 	did = c.reap() || did
@@ -148,17 +146,6 @@ func (c *Channel) Progress() (did, more bool, err error) {
 	}
 	more = !done || c.backlog.n > 0 || c.inflight.Len() > 0 || c.posted.n > 0 || c.shared != nil && c.shared.Len() > 0 || !c.rendezvous.Idle()
 	return did, more, c.err
-}
-
-// PollLeft is Poll, for a receive that was just posted, if messages may have stayed in the ring
-// for want of receives.
-//
-// Hot path.
-func (c *Channel) PollLeft() {
-	if c.left {
-		c.left = false
-		c.Poll()
-	}
 }
 
 // Relax gives back the rings that followed the first ones if no message was sent or received

@@ -78,8 +78,7 @@
 // # Matching
 //
 // A receive takes the first message, in order, that matches its tag. A message that no
-// receive matches is copied, so that others can be matched with the messages behind it; it
-// stays in the ring while there are none. If the copies and one more ring would exceed
+// receive matches is copied. If the copies and one more ring would exceed
 // Options.Unexpected bytes, the credit for the copies is withheld until some are received,
 // so that no more arrive. Large messages that no receive matches stay at the sender, which
 // has announced them. It announces as many as the peer can fetch at once, and, if the peer

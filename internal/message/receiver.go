@@ -34,11 +34,6 @@ type receiver struct {
 	unexpected unexpected
 	gather     openGather
 
-	// Messages stay in the ring while no receive is posted, see rests. settled: as of the last
-	// Progress this side has no messages to send. left: receives ran out, and the ring may
-	// hold more messages.
-	settled, left bool
-
 	// Receives that a message has taken: fetching are those that are being fetched, reads
 	// bounds their number; order are those that may not end yet.
 	fetching map[rdv.Handle]*In
@@ -75,21 +70,6 @@ func (r *receiver) open(shared *streams) {
 	r.unexpected.limit = max(o.Unexpected, 0)
 }
 
-// rests reports whether messages stay in the ring, because no receive is posted that could
-// take one and nothing else makes the channel poll: it would not be polled at all if it had
-// not just delivered a message. Copying them aside costs several times as much as receiving
-// them from the ring later. While this side has messages to send they are copied nevertheless,
-// since the peer may have to send before it receives.
-//
-// Hot path.
-func rests(r *receiver) bool {
-	if r.posted.head != nil || !r.settled || r.draining || !r.rendezvous.Idle() || r.shared != nil && r.shared.posted.n > 0 {
-		return false
-	}
-	r.left = true
-	return true
-}
-
 // Waits reports whether a message is known to be in the ring that no receive has taken, or a
 // receive is large enough to be advertised and is not. Where either end can carry a transfer
 // it suffices to look for the announcement, unless both ends would copy the message: a sender
@@ -98,7 +78,7 @@ func rests(r *receiver) bool {
 //
 // Hot path.
 func (r *receiver) Waits() bool {
-	return !r.left && (r.gather.open || r.ring.Found()) || r.advertised.waiting > 0 && r.advertised.dirty && (r.advertised.urgent || r.rendezvous.Urgent())
+	return r.gather.open || r.ring.Found() || r.advertised.waiting > 0 && r.advertised.dirty && (r.advertised.urgent || r.rendezvous.Urgent())
 }
 
 // Cancel withdraws a receive that was posted and has not ended. It ends with ErrCanceled,

@@ -37,7 +37,7 @@ func takeShort(r *receiver) (did bool) {
 	}
 	for range mostShort {
 		meta, msg, ok := r.ring.Short(kindPlain)
-		if !ok || uint32(meta) != uint32(r.next) || r.err != nil || len(r.order.matched) > 0 || rests(r) {
+		if !ok || uint32(meta) != uint32(r.next) || r.err != nil || len(r.order.matched) > 0 {
 			break
 		}
 		tag := uint32(meta >> 32)
@@ -99,9 +99,6 @@ func drop(r *receiver, in *In) {
 //
 // Hot path.
 func (r *receiver) takeRing() bool {
-	if r.left && rests(r) { // takeShort has found a message
-		return false
-	}
 	if r.gather.open {
 		return r.takeGather()
 	}
@@ -109,7 +106,7 @@ func (r *receiver) takeRing() bool {
 	if err != nil {
 		r.fail(err)
 	}
-	if !ok || err != nil || rests(r) {
+	if !ok || err != nil {
 		return false
 	}
 	if h.Kind != kindPlain {
@@ -208,7 +205,7 @@ func (r *receiver) startGather(h eager.Head) bool {
 // Hot path.
 func (r *receiver) takeGather() (did bool) {
 	g := &r.gather
-	for g.open && r.err == nil && !rests(r) {
+	for g.open && r.err == nil {
 		if at := g.split.Entry().At; at != r.next {
 			if at < r.next {
 				r.fail(&SequenceError{"ring", at, r.next})
@@ -240,7 +237,7 @@ func (r *receiver) takeAhead(sizes gather.Sizes, body []byte) {
 	if g.tags.same && !r.draining {
 		ones, small = sizes.Ones(0)
 	}
-	for i < left && r.err == nil && !rests(r) {
+	for i < left && r.err == nil {
 		if small {
 			if n, bytes := r.takeAlike(ones[i:], body[at:]); n > 0 {
 				i, at = i+n, at+bytes
