@@ -3,6 +3,7 @@ package coll
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,24 +116,7 @@ func TestSingleMismatch(t *testing.T) {
 func TestSingleLies(t *testing.T) {
 	for _, at := range []uint64{0, 64, 1 << 47, 1<<64 - 8} {
 		t.Run(fmt.Sprintf("%#x", at), func(t *testing.T) {
-			ctx := testutil.Context(t, testutil.Limit)
-			ts := reading(t, job(t, 2, "shm"))
-			b, buf := ts[0].t.board, make([]int64, 1000)
-			next := b.over.Load() + 1
-			line := b.came[b.area.lineOf(1, next):][:tellSize]
-			c := call{kind: kindBcast, alg: algSingle, root: 1, count: 1000, size: 8}
-			e, err := elementOf[int64]()
-			require.NoError(t, err)
-			c.elem = e.kind
-			c.put(line)
-			onesided.Store64(line[shownAt:], at)
-			onesided.Store64(line[tellSize-8:], next<<tellBits|1)
-			err = Bcast(ctx, ts[0], 1, buf)
-			require.ErrorIs(t, err, ErrRevoked)
-			var pe *rma.PeerError
-			require.ErrorAs(t, err, &pe)
-			require.Equal(t, 1, pe.Rank)
-			require.Equal(t, make([]int64, 1000), buf)
+			findsLie(t, reading(t, job(t, 2, "shm")), 1, make([]int64, 1000), at)
 		})
 	}
 }
@@ -141,26 +125,30 @@ func TestSingleLies(t *testing.T) {
 func TestSingleWriteLies(t *testing.T) {
 	for _, at := range []uint64{64, 1 << 47, 1<<64 - 8} {
 		t.Run(fmt.Sprintf("%#x", at), func(t *testing.T) {
-			ctx := testutil.Context(t, testutil.Limit)
-			ts := writing(t, job(t, 2, "shm"))
-			b, buf := ts[0].t.board, input(1, 0, 5000)
-			next := b.over.Load() + 1
-			line := b.came[b.area.lineOf(1, next):][:tellSize]
-			c := call{kind: kindBcast, alg: algSingle, count: 5000, size: 8}
-			e, err := elementOf[int64]()
-			require.NoError(t, err)
-			c.elem = e.kind
-			c.put(line)
-			onesided.Store64(line[shownAt:], at)
-			onesided.Store64(line[tellSize-8:], next<<tellBits|1)
-			err = Bcast(ctx, ts[0], 0, buf)
-			require.ErrorIs(t, err, ErrRevoked)
-			var pe *rma.PeerError
-			require.ErrorAs(t, err, &pe)
-			require.Equal(t, 1, pe.Rank)
-			require.Equal(t, input(1, 0, 5000), buf)
+			findsLie(t, writing(t, job(t, 2, "shm")), 0, input(1, 0, 5000), at)
 		})
 	}
+}
+
+// findsLie has rank 0 broadcast buf with rank 1, which says that its memory is at that address.
+func findsLie(t *testing.T, ts []*Team, root int, buf []int64, at uint64) {
+	ctx, want := testutil.Context(t, testutil.Limit), slices.Clone(buf)
+	b := ts[0].t.board
+	next := b.over.Load() + 1
+	line := b.came[b.area.lineOf(1, next):][:tellSize]
+	c := call{kind: kindBcast, alg: algSingle, root: uint32(root), count: uint64(len(buf)), size: 8}
+	e, err := elementOf[int64]()
+	require.NoError(t, err)
+	c.elem = e.kind
+	c.put(line)
+	onesided.Store64(line[shownAt:], at)
+	onesided.Store64(line[tellSize-8:], next<<tellBits|1)
+	err = Bcast(ctx, ts[0], root, buf)
+	require.ErrorIs(t, err, ErrRevoked)
+	var pe *rma.PeerError
+	require.ErrorAs(t, err, &pe)
+	require.Equal(t, 1, pe.Rank)
+	require.Equal(t, want, buf)
 }
 
 // writing is reading, of ranks that have processors of their own, or believe so, and write to each other's memory.
