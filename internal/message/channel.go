@@ -127,7 +127,8 @@ func (c *Channel) Progress() (did, more bool, err error) {
 		c.finish()
 		return true, false, c.err
 	}
-	did = c.arrive() || busy
+	c.rest.turn()
+	did = c.arrive() || busy || c.rest.left
 	did = !c.settling && c.transmit() || did
 	did = c.reap() || did
 	did = c.advertise() || did
@@ -144,8 +145,18 @@ func (c *Channel) Progress() (did, more bool, err error) {
 	if c.err != nil {
 		c.finish()
 	}
-	more = !done || c.backlog.n > 0 || c.inflight.Len() > 0 || c.posted.n > 0 || c.shared != nil && c.shared.Len() > 0 || !c.rendezvous.Idle()
+	more = !done || c.backlog.n > 0 || c.inflight.Len() > 0 || c.posted.n > 0 || c.rest.left || c.shared != nil && c.shared.Len() > 0 || !c.rendezvous.Idle()
 	return did, more, c.err
+}
+
+// PollLeft is Poll, for a receive that was just posted, if messages may have stayed in the ring
+// for want of receives.
+//
+// Hot path.
+func (c *Channel) PollLeft() {
+	if c.rest.left {
+		c.Poll()
+	}
 }
 
 // Relax gives back the rings that followed the first ones if no message was sent or received

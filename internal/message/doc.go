@@ -78,7 +78,8 @@
 // # Matching
 //
 // A receive takes the first message, in order, that matches its tag. A message that no
-// receive matches is copied. If the copies and one more ring would exceed
+// receive matches is copied, if it was the receives that ran out after a few rounds of polls,
+// see recv_rest.go. If the copies and one more ring would exceed
 // Options.Unexpected bytes, the credit for the copies is withheld until some are received,
 // so that no more arrive. Large messages that no receive matches stay at the sender, which
 // has announced them. It announces as many as the peer can fetch at once, and, if the peer
@@ -130,6 +131,7 @@
 //
 //	recv_deliver.go     merging the streams; receives of unexpected messages; the end
 //	recv_ring.go        messages, gathers and runs from the ring
+//	recv_rest.go        messages that stay there for a moment, for receives to come
 //	recv_fetch.go       announced messages, fetched
 //	recv_advertise.go   receives advertised, and the messages written to them
 //	receiver.go         receiver: its state; matching and ending receives

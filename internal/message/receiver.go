@@ -13,6 +13,7 @@ import (
 //
 //	recv_deliver.go    merging the streams, receives of unexpected messages, the end
 //	recv_ring.go       from the ring: single, gathered, or in coalesced runs
+//	recv_rest.go       left in the ring for receives to come
 //	recv_fetch.go      announced by the peer, to be fetched
 //	recv_advertise.go  written by the peer to receives that were advertised
 type receiver struct {
@@ -33,6 +34,7 @@ type receiver struct {
 	held       heldQueue
 	unexpected unexpected
 	gather     openGather
+	rest       rest
 
 	// Receives that a message has taken: fetching are those that are being fetched, reads
 	// bounds their number; order are those that may not end yet.
@@ -70,7 +72,7 @@ func (r *receiver) open(shared *streams) {
 	r.unexpected.limit = max(o.Unexpected, 0)
 }
 
-// Waits reports whether a message is known to be in the ring that no receive has taken, or a
+// Waits reports whether a message is known to be in the ring that receives may take, or a
 // receive is large enough to be advertised and is not. Where either end can carry a transfer
 // it suffices to look for the announcement, unless both ends would copy the message: a sender
 // that finds another advert writes in its call, although it may compute afterwards while the
@@ -78,7 +80,7 @@ func (r *receiver) open(shared *streams) {
 //
 // Hot path.
 func (r *receiver) Waits() bool {
-	return r.gather.open || r.ring.Found() || r.advertised.waiting > 0 && r.advertised.dirty && (r.advertised.urgent || r.rendezvous.Urgent())
+	return r.posted.head != nil && (r.gather.open || r.ring.Found()) || r.advertised.waiting > 0 && r.advertised.dirty && (r.advertised.urgent || r.rendezvous.Urgent())
 }
 
 // Cancel withdraws a receive that was posted and has not ended. It ends with ErrCanceled,

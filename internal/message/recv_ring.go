@@ -22,6 +22,17 @@ func (r *receiver) Poll() bool {
 	return r.ring.Waiting() && r.live && r.lie == nil && (takeShort(r) || r.takeRing())
 }
 
+// rests reports whether a message that was found stays in the ring: no receive is posted that could
+// take it, and not long ago there were some.
+//
+// Hot path.
+func rests(r *receiver) bool {
+	if r.posted.head != nil || r.draining || r.shared != nil && r.shared.posted.n > 0 {
+		return false
+	}
+	return r.rest.keeps(r.stats.Received)
+}
+
 // mostShort is the number of messages that takeShort delivers at most, so that the first one
 // is not reported late.
 const mostShort = 16
@@ -37,7 +48,7 @@ func takeShort(r *receiver) (did bool) {
 	}
 	for range mostShort {
 		meta, msg, ok := r.ring.Short(kindPlain)
-		if !ok || uint32(meta) != uint32(r.next) || r.err != nil || len(r.order.matched) > 0 {
+		if !ok || uint32(meta) != uint32(r.next) || r.err != nil || len(r.order.matched) > 0 || rests(r) {
 			break
 		}
 		tag := uint32(meta >> 32)
@@ -99,6 +110,9 @@ func drop(r *receiver, in *In) {
 //
 // Hot path.
 func (r *receiver) takeRing() bool {
+	if r.rest.left && rests(r) { // takeShort has found a message
+		return false
+	}
 	if r.gather.open {
 		return r.takeGather()
 	}
@@ -106,7 +120,7 @@ func (r *receiver) takeRing() bool {
 	if err != nil {
 		r.fail(err)
 	}
-	if !ok || err != nil {
+	if !ok || err != nil || rests(r) {
 		return false
 	}
 	if h.Kind != kindPlain {
@@ -205,7 +219,7 @@ func (r *receiver) startGather(h eager.Head) bool {
 // Hot path.
 func (r *receiver) takeGather() (did bool) {
 	g := &r.gather
-	for g.open && r.err == nil {
+	for g.open && r.err == nil && !rests(r) {
 		if at := g.split.Entry().At; at != r.next {
 			if at < r.next {
 				r.fail(&SequenceError{"ring", at, r.next})
@@ -237,7 +251,7 @@ func (r *receiver) takeAhead(sizes gather.Sizes, body []byte) {
 	if g.tags.same && !r.draining {
 		ones, small = sizes.Ones(0)
 	}
-	for i < left && r.err == nil {
+	for i < left && r.err == nil && !rests(r) {
 		if small {
 			if n, bytes := r.takeAlike(ones[i:], body[at:]); n > 0 {
 				i, at = i+n, at+bytes

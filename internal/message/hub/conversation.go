@@ -163,8 +163,10 @@ func (c *Conversation) recv(o *Op) {
 	} else {
 		c.start(o)
 	}
-	if c.ch != nil && c.ch.Waits() {
-		c.x.step()
+	if c.ch != nil {
+		if c.ch.PollLeft(); c.ch.Waits() {
+			c.x.step()
+		}
 	}
 }
 
