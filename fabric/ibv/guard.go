@@ -53,7 +53,7 @@ func look(l *Link) {
 	if !l.tells {
 		return
 	}
-	for _, e := range *l.eps.Load() {
+	for _, e := range l.failing() {
 		switch {
 		case e == nil || !e.keeps || e.state.Load() != stConnected:
 		case e.guarded && e.head != e.tail && cpu.Ticks()-e.moved > 2*(maxRetries+1)*e.timeout:

@@ -60,6 +60,14 @@ func (l *Link) extend() {
 	}
 }
 
+// failing returns the endpoints for callers that report that some have failed: q has room for that, also of
+// those made since the last Poll.
+func (l *Link) failing() []*endpoint {
+	eps := *l.eps.Load() // before their room is made: endpoints reserve it first
+	l.extend()
+	return eps
+}
+
 // pump moves completions from the completion queue to q, into reserved places, and reports
 // whether there were any. It posts no receives, so that peers cannot fill q beyond the
 // reservation; the next Poll does.
@@ -309,9 +317,7 @@ func (l *Link) happened(at *adapter, ev verbs.AsyncEvent) {
 	if ev.Type == verbs.EventDeviceFatal {
 		at.gone.Store(true)
 	}
-	eps := *l.eps.Load()
-	l.extend() // for those made since the last Poll
-	for _, e := range eps {
+	for _, e := range l.failing() {
 		if e == nil || e.at() != at || ev.Type != verbs.EventCQErr && ev.Type != verbs.EventDeviceFatal && ev.QPN != e.qp.Num() {
 			continue
 		}
@@ -335,7 +341,7 @@ func eventStatus(t verbs.EventType) fabric.Status {
 
 // abandon lets endpoints continue over another port, if they can: theirs is down.
 func (l *Link) abandon(at *adapter) {
-	for _, e := range *l.eps.Load() {
+	for _, e := range l.failing() {
 		if e != nil && e.at() == at && e.keeps && e.again.ports > 1 && e.again.takes(verbs.WCRetryExcErr) {
 			suspend(e, errPortDown)
 		}
@@ -344,9 +350,7 @@ func (l *Link) abandon(at *adapter) {
 
 // broken takes the endpoints of a port down: its completion queue no longer works.
 func (l *Link) broken(at *adapter) {
-	eps := *l.eps.Load()
-	l.extend()
-	for _, e := range eps {
+	for _, e := range l.failing() {
 		if e != nil && e.at() == at {
 			e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
 		}

@@ -216,7 +216,7 @@ func (r *resumption) expects(w *verbs.WC) bool {
 // follows. The owner of the link calls it.
 func FailQueuePairs(l *Link, silent bool) {
 	l.pump()
-	for _, e := range *l.eps.Load() {
+	for _, e := range l.failing() {
 		switch {
 		case e == nil || !e.keeps || e.state.Load() != stConnected && e.state.Load() != stSuspended:
 		case silent && e.state.Load() == stConnected:

@@ -67,14 +67,13 @@ func parseNames(b []byte) ([]name, bool) {
 // spares are the spare ports of a link.
 type spares struct {
 	opening sync.Mutex
-	all     [MaxSpares]*spare        // those that have been opened
-	used    atomic.Pointer[[]*spare] // the same, replaced, never modified
+	open    atomic.Pointer[[]*spare] // replaced, never modified
 	list    []verbs.SGE              // for the pieces of a chain; the owner's
 }
 
 // opened returns the spare ports that are open. Any goroutine.
 func (p *spares) opened() []*spare {
-	if s := p.used.Load(); s != nil {
+	if s := p.open.Load(); s != nil {
 		return *s
 	}
 	return nil
@@ -83,6 +82,7 @@ func (p *spares) opened() []*spare {
 // spare is an open spare port.
 type spare struct {
 	adapter
+	number  int  // in Options.Spares, from 1
 	atomics bool // exclude those of the link's own device
 
 	mu    sync.RWMutex
@@ -100,18 +100,19 @@ func (l *Link) sparePort(i int) (*spare, error) {
 	p := &l.spares
 	p.opening.Lock()
 	defer p.opening.Unlock()
-	if x := p.all[i-1]; x != nil {
-		return x, nil
+	for _, x := range p.opened() {
+		if x.number == i {
+			return x, nil
+		}
 	}
 	at := l.opt.Spares[i-1]
-	x := &spare{twins: map[uint32]twin{}}
+	x := &spare{number: i, twins: map[uint32]twin{}}
 	if err := x.open(Options{Device: at.Device, Port: at.Port, MTU: l.opt.MTU, MaxReads: l.opt.MaxReads, LastByteLast: l.opt.LastByteLast, Guard: l.opt.Guard, HostAtomics: l.opt.HostAtomics, Resume: true}); err != nil {
 		return nil, err
 	}
 	if err := x.join(l); err != nil {
 		return nil, errors.Join(err, x.release())
 	}
-	p.all[i-1] = x
 	return x, nil
 }
 
@@ -135,7 +136,7 @@ func (x *spare) join(l *Link) error {
 		return err
 	}
 	all := append(append([]*spare{}, l.spares.opened()...), x)
-	l.spares.used.Store(&all)
+	l.spares.open.Store(&all)
 	return nil
 }
 
