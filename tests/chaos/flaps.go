@@ -221,12 +221,13 @@ func (l *line) lookAtRails() {
 	rails, all := l.p.Stats().Rails, true
 	for i := range rails {
 		s := &rails[i]
-		if len(w.before) > i && s.Up && s.Lost == w.before[i].Lost && s.Parts > w.before[i].Parts {
+		same := len(w.before) > i && s.Up && s.Lost == w.before[i].Lost
+		if same && (i == 0 || s.Parts > w.before[i].Parts) { // rail 0 has carried the fetch-add
 			if at := w.since[i].Swap(0); at != 0 {
 				l.say(event{Ev: "back", N: i, At: now() - time.Duration(at)})
 			}
 		}
-		all = all && s.Up && s.Parts > 0 && w.since[i].Load() == 0
+		all = all && s.Up && (i == 0 || s.Parts > 0) && w.since[i].Load() == 0
 	}
 	w.before = rails
 	switch asked := w.settle.Load(); {
