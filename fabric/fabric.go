@@ -193,7 +193,7 @@ type EndpointOptions struct {
 	// nobody carries letters for it.
 	Final bool
 
-	// Prove says that Connect returns only when the peer has answered over the endpoint, and fails if it does
+	// Prove says that Connect returns only when the peer has answered over the endpoint, or asked, and fails if it does
 	// not within PeerTimeout or so; for links whose Connect does not wait for the peer. Both sides set it.
 	Prove bool
 

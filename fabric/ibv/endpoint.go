@@ -85,7 +85,7 @@ type endpoint struct {
 	moved      int64  // time of the last completion, or of the first post; ticks
 	timeout    int64  // the device's time-out, in ticks
 
-	proof atomic.Int32 // 1 + the status of the request of prove, 0: it is not complete
+	proof atomic.Int32 // 1 + the status of the request of prove, or of one that has arrived; 0: neither is complete
 
 	mail *mailbox // nil where the device needs none
 

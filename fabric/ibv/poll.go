@@ -148,6 +148,9 @@ func (l *Link) handle(at *adapter, w *verbs.WC, c *fabric.Completion, refill boo
 		e.proof.Store(1 + int32(w.Status))
 		return false
 	}
+	if st == stNew && w.ID&idRecv != 0 && w.Status == verbs.WCSuccess && !e.keeps { // what is outstanding of one that continues is counted
+		e.proof.CompareAndSwap(0, 1+int32(w.Status))
+	}
 	if st == stNew && w.Status != verbs.WCSuccess && e.opt.Prove {
 		return false // because the proof has failed
 	}

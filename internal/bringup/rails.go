@@ -25,9 +25,8 @@ const (
 	// the next one, after the rail was lost.
 	railPause = 200 * time.Millisecond
 
-	// A pause between the end of an attempt that failed and the next one lasts a quarter of the time since the
-	// rail was lost, so that it is back at most so much later than it could be, within these limits.
-	retryPause, maxRetryPause = 50 * time.Millisecond, 10 * time.Second
+	// See retryAfter.
+	retryPause, usualPause, maxRetryPause = 50 * time.Millisecond, 500 * time.Millisecond, 10 * time.Second
 )
 
 // railConn is an attempt to connect a rail, and the connection if it succeeds. It belongs to a
@@ -93,9 +92,13 @@ func (r *railConn) connect() {
 	}
 	theirs := RailValue{}
 	ep, err := links.Join(ctx, l.open[r.Index], links.ConnectOptions{
-		EndpointOptions: fabric.EndpointOptions{ID: n.ID(), Depth: l.Depth, PeerTimeout: l.PeerTimeout},
+		// One that was lost may seem to be connected while packets vanish: the operations that it got would wait.
+		EndpointOptions: fabric.EndpointOptions{ID: n.ID(), Depth: l.Depth, PeerTimeout: l.PeerTimeout, Prove: r.known},
 		Own:             d.prog.Do,
 	}, func(mine []byte) ([]byte, error) {
+		if err := r.usable(); err != nil {
+			return nil, err
+		}
 		if err := r.alloc(); err != nil {
 			return nil, err
 		}
@@ -129,6 +132,14 @@ func (r *railConn) connect() {
 		return
 	}
 	r.end(err)
+}
+
+// usable returns why a rail that was lost cannot be connected at present, as far as this side knows alone.
+func (r *railConn) usable() error {
+	if f, is := r.n.c.d.links.open[r.Index].(fabric.Fallible); is && r.known {
+		return f.Usable()
+	}
+	return nil
 }
 
 // alloc makes the memory for marks, once.
@@ -254,7 +265,7 @@ func (r *railConn) again() {
 		if lacks {
 			return
 		}
-		pause := min(max(retryPause, time.Since(r.down)/4), maxRetryPause)
+		pause := retryAfter(time.Since(r.down))
 		if r.up {
 			pause = railPause - time.Since(r.began)
 		}
@@ -282,6 +293,13 @@ func (r *railConn) again() {
 	default:
 		n.Go(x.connect)
 	}
+}
+
+// retryAfter returns the pause between the end of an attempt that failed and the next one, so long after the rail was
+// lost: a quarter of that, up to half a second, from half a minute on a 64th. So much later than it could be, and
+// than an attempt takes, the rail is back.
+func retryAfter(lost time.Duration) time.Duration {
+	return min(max(retryPause, min(lost/4, usualPause), lost/64), maxRetryPause)
 }
 
 // calls reports whether this side calls again when a rail was lost.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,6 +57,17 @@ type railLink struct {
 	fabric.Link
 	shortages chan error    // the next calls of NewEndpoint fail
 	connects  chan struct{} // lets a Connect succeed
+	proofs    chan bool     // EndpointOptions.Prove of each endpoint
+	reports   chan error    // the next results of Usable
+}
+
+func (l *railLink) Usable() error {
+	select {
+	case err := <-l.reports:
+		return err
+	default:
+		return nil
+	}
 }
 
 type railEndpoint struct {
@@ -63,7 +75,8 @@ type railEndpoint struct {
 	l *railLink
 }
 
-func (l *railLink) NewEndpoint(fabric.EndpointOptions) (fabric.Endpoint, error) {
+func (l *railLink) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
+	l.proofs <- o.Prove
 	select {
 	case err := <-l.shortages:
 		return nil, err
@@ -134,7 +147,8 @@ func newRailRig(t *testing.T, rank int) *railRig {
 	link, err := sim.NewNetwork(sim.Options{}).NewLink()
 	require.NoError(t, err)
 	r := &railRig{t: t, job: &recorder{rank: rank, said: make(chan told, 100)},
-		link: &railLink{Link: link, shortages: make(chan error, 10), connects: make(chan struct{}, 10)},
+		link: &railLink{Link: link, shortages: make(chan error, 10), connects: make(chan struct{}, 10),
+			proofs: make(chan bool, 100), reports: make(chan error, 10)},
 		peer: &railPeer{ups: make(chan struct{}, 10)}}
 	r.prog, err = progress.New([]fabric.Link{link}, idle{}, cpu.SpinPolicy{}, cpu.NoHome)
 	require.NoError(t, err)
@@ -220,6 +234,39 @@ func TestRailsThatFailUnsaidAreCalledAgain(t *testing.T) {
 	r.link.connects <- struct{}{}
 	r.hear("theirs")
 	r.up()
+}
+
+// A side whose port is down calls again without a word to the other one, and a rail that was lost is in use only
+// when the peer has answered over it.
+func TestLostRailsAreProved(t *testing.T) {
+	r := newRailRig(t, 0)
+	r.connect()
+	require.False(t, <-r.link.proofs)
+	for range 3 {
+		r.link.reports <- errors.New("the port is down")
+	}
+	r.prog.Do(func() { r.n.RailLost(1, errors.New("the test's")) })
+	r.says(closedRail)
+	r.hear("")
+	r.says(told{address: "mine"})
+	require.Empty(t, r.link.reports)
+	r.link.connects <- struct{}{}
+	r.hear("theirs")
+	r.up()
+	require.Len(t, r.link.proofs, 4)
+	for range 4 {
+		require.True(t, <-r.link.proofs)
+	}
+	require.Empty(t, r.job.said)
+}
+
+func TestRetryAfter(t *testing.T) {
+	for lost, want := range map[time.Duration]time.Duration{
+		0: 50 * time.Millisecond, time.Second: 250 * time.Millisecond, 6 * time.Second: 500 * time.Millisecond,
+		32 * time.Second: 500 * time.Millisecond, 64 * time.Second: time.Second, time.Hour: 10 * time.Second,
+	} {
+		require.Equal(t, want, retryAfter(lost), lost)
+	}
 }
 
 // A rail that fails at first is called again if the other side has shown that it has it.
