@@ -30,6 +30,10 @@ type Factory struct {
 	// PeerTimeout of endpoints whose peer closes or dies. 0 means 300 ms.
 	PeerTimeout time.Duration
 
+	// AnswersAlone says that requests are acknowledged without the peer's poll although the link has
+	// Caps.TargetProgress, so that nobody takes a peer for gone that is not scheduled for long.
+	AnswersAlone bool
+
 	// IdleDown says that an endpoint without outstanding requests also detects that its peer
 	// closed or died (queue pairs do not).
 	IdleDown bool

@@ -115,7 +115,7 @@ func (s *side) endpoint(o fabric.EndpointOptions) *conn {
 	s.r.Helper()
 	s.eps++
 	o.ID = s.eps + 100
-	if o.PeerTimeout == 0 && s.link.Caps().TargetProgress {
+	if o.PeerTimeout == 0 && s.link.Caps().TargetProgress && !s.r.f.AnswersAlone {
 		// Peers here live, but on a busy machine a polling one may not be scheduled for longer
 		// than fabric.DefaultPeerTimeout.
 		o.PeerTimeout = s.r.f.Deadline

@@ -54,8 +54,7 @@ var targets = []target{
 	}},
 	{pkg: "examples/rcpingpong", topologies: []string{"one"}},
 	{pkg: "fabric/ibv", topologies: []string{"one", "two"}, slow: "8", omit: []omission{
-		{tests: "TestConformance/(RemoteAccess|RegionClose)|TestTargetLearnsOfARefusal", why: whyNAK},
-		{tests: "TestHostAtomics", why: "the suite gives targets that poll minutes to answer, and a device waits a seventh of that before it repeats a packet; TestContinuesAcrossFailures has such atomics"},
+		{tests: "(TestConformance|TestHostAtomics)/(RemoteAccess|RegionClose)|TestTargetLearnsOfARefusal", why: whyNAK},
 		{tests: "TestNotificationsWithoutReceives", why: whyRefill},
 		{tests: "TestConformance/NoAllocation", why: "the wire does not change what is allocated"},
 		{tests: "TestConformance/(AtomicsInOrder|ExactlyOnce|Model|WakeOnCompletion)", netem: reorders,
