@@ -340,9 +340,36 @@ func (t *team) share(f *figures, b *board, areas bool) {
 	} else if mapped {
 		all[0] = 1
 	}
+	apart := areas && !f.takeTurns(len(t.ranks))
+	if apart {
+		b.mu.Lock()
+		if !b.area.writeLines(t.rank) {
+			all[0] = 0
+		}
+		b.mu.Unlock()
+	}
 	StartAllreduce(t.with(figuresTag), nil, all, Min).Then(func(err error) {
-		if err == nil { // otherwise the team is revoked
-			f.boards = byBoard{flags: all[0] >= 1, shared: all[0] >= 1 && areas, single: all[0] == 2}
+		if err != nil { // the team is revoked
+			return
+		}
+		f.boards = byBoard{flags: all[0] >= 1, shared: all[0] >= 1 && areas, single: all[0] == 2}
+		if !apart || all[0] < 1 {
+			t.know(f)
+			return
+		}
+		go t.compareLines(f, b)
+	})
+}
+
+// compareLines tells the figures how long data of other processors takes, on the rank where it takes longest. All ranks
+// have called writeLines.
+func (t *team) compareLines(f *figures, b *board) {
+	b.mu.Lock()
+	ns := b.area.measureLines((t.rank + 1) % len(t.ranks))
+	b.mu.Unlock()
+	StartAllreduce(t.with(figuresTag), nil, ns[:], Max).Then(func(err error) {
+		if err == nil {
+			f.lines = lineRatesOf(ns)
 			t.know(f)
 		}
 	})

@@ -20,6 +20,7 @@ type figures struct {
 	hosts  *hosts  // on which the ranks are; nil: see divide
 	boards byBoard // what the ranks have boards for
 	procs  int     // processors that the ranks have together; 0: one each
+	lines  lineRates
 }
 
 // costs are those of one message of 2^i bytes on a path, and of local work on as many, in ns.
@@ -34,15 +35,18 @@ type costs struct {
 	Give     [figureSizes]float64 // work of the sender for longer data that comes through a ring
 	Take     [figureSizes]float64 // work of its receiver, besides a copy or reduction
 	Read     [figureSizes]float64 // a copy of the memory of another rank's call
+
+	// The same, where this rank has just used one side: see rankState.has.
+	CopyNear, FoldNear, ReadNear [figureSizes]float64
 }
 
 // all returns the tables of c, in the order in which they are sent.
 func (c *costs) all() []*[figureSizes]float64 {
-	return []*[figureSizes]float64{&c.Sender, &c.Latency, &c.Receiver, &c.Out, &c.Copy, &c.Fold, &c.Give, &c.Take, &c.Read}
+	return []*[figureSizes]float64{&c.Sender, &c.Latency, &c.Receiver, &c.Out, &c.Copy, &c.Fold, &c.Give, &c.Take, &c.Read, &c.CopyNear, &c.FoldNear, &c.ReadNear}
 }
 
 // costNumbers is the number of numbers in costs.
-const costNumbers = 9*figureSizes + 1
+const costNumbers = 12*figureSizes + 1
 
 // put writes c to numbers, as it is sent.
 func (c *costs) put(numbers []float64) {
@@ -91,38 +95,13 @@ const lineWork = 100
 // ranks that share processors take turns, in ns.
 const tellWork, lineLatency, turnWork = 50, 200, 200
 
-// Data that another processor has just written comes from there line by line, of lineBytes:
-// linesAtOnce at a time, each for the latency of the path less what the processor hides, in ns. Two
-// ranks on processors of their own took 25 ns more for a line of 1 MiB than for data of their
-// own where the latency of the link was 177 ns, and 2 ns where it was 57. Ranks that take turns find
-// much of it in the cache of their processor. That is so of areas, of messages with their header, which
-// the sender has written, and of memory of a call that its rank has written in the operation.
-const lineBytes, linesAtOnce, lineHidden = 64, 5, 45
-
-// Of the first privateBytes, which are still in the cache of the processor that has written them, the
-// reading one hides no more than privateHidden: two ranks on near processors, with a link of 48 ns, took 3
-// ns more for each line of 64 KiB, and none for those of 1 MiB, which are in a cache that they share.
-const privateBytes, privateHidden = 128 << 10, 30
-
-// lines returns the time that n bytes take longer from the processor of another rank that has written
-// them, in ns, if the ranks map each other's memory.
-func (c *costs) lines(n int) float64 {
-	lines := func(n int, hidden float64) float64 {
-		return float64(n) / (lineBytes * linesAtOnce) * max(0, at(&c.Latency, 1)-hidden)
-	}
-	private := min(n, privateBytes)
-	return lines(private, privateHidden) + lines(n-private, lineHidden)
-}
-
 // Messages of slicesFrom bytes or more between ranks that map each other's memory, and do not take turns,
 // are copied by both ranks at the same time: each works for bothCopy of the time of the receiver alone.
 // Two ranks took 0.65 to 0.75 of that for a bcast of 1 MiB, and 1.3 for an alltoall of two such blocks.
 const slicesFrom, bothCopy = 256 << 10, 0.65
 
-// againCopy is the part of its time that the copy of data to another rank takes that this rank has just copied: it
-// reads from its own caches. Two ranks took 107 to 150 µs for an allgather of 1 MiB so, and 145 to 170 if each
-// read the other's memory.
-const againCopy = 0.6
+// nearBytes is as much data as a rank has used last that is taken to be in a cache of its processor, in bytes.
+const nearBytes = 256 << 10
 
 // figuresOf derives figures from the parameters of a path, by the formulas of the modes that
 // messages of operations use: eager up to inlineMax, and up to foldMax for data of reductions; above,
@@ -133,7 +112,11 @@ const againCopy = 0.6
 // The parameters are of memory that stays in the cache. More data than that is not copied or
 // reduced faster than the rates of memory say.
 func figuresOf(p *logp.Params, maps bool, m memoryRates) *figures {
-	return &figures{costs: *costsOf(p, maps, m), boards: byBoard{maps, maps, maps}}
+	f := &figures{costs: *costsOf(p, maps, m), boards: byBoard{maps, maps, maps}}
+	if maps {
+		f.lines = nearLines
+	}
+	return f
 }
 
 // costsOf is figuresOf for one of several paths.
@@ -143,15 +126,16 @@ func costsOf(p *logp.Params, maps bool, m memoryRates) *costs {
 	for i := range figureSizes {
 		n := int64(1) << i
 		c := p.C.At(n)
-		cold, fold := 0.0, 0.0
+		var cold memoryRates // times of n bytes
 		if n >= coldFrom {
-			cold, fold = m.copy*float64(n), m.fold*float64(n)
+			cold = m.times(float64(n))
 		}
-		f.Copy[i] = max(c, cold)
-		f.Fold[i] = max(foldCopies*c, fold)
+		f.Copy[i], f.CopyNear[i] = max(c, cold.copy), max(c, cold.copyNear)
+		f.Fold[i], f.FoldNear[i] = max(foldCopies*c, cold.fold), max(foldCopies*c, cold.foldNear)
 		f.Give[i] = messageWork + post + c + p.Os.At(n+headerSize)
 		f.Take[i] = messageWork + p.Or.At(n+headerSize)
-		f.Read[i] = max(p.Os.At(n), cold) + p.R.At(n) // the system finds the pages, wherever the data is
+		find := p.R.At(n) // the system finds the pages, wherever the data is
+		f.Read[i], f.ReadNear[i] = max(p.Os.At(n), cold.copy)+find, max(p.Os.At(n), cold.copyNear)+find
 		if n <= inlineMax {
 			n += headerSize
 			f.Sender[i] = messageWork + post + c + p.Os.At(n)
@@ -228,8 +212,14 @@ func at(t *[figureSizes]float64, n int) float64 {
 // in a cache that is shared: with a copy of it they do not fit the fastest.
 const coldFrom = 32 << 10
 
-// memoryRates are times of work on data that are not in the fastest caches, in ns for a byte.
-type memoryRates struct{ copy, fold float64 }
+// memoryRates are times of work on data that are not in the fastest caches, in ns for a byte: on
+// both sides or, near, on one, while the other has just been used.
+type memoryRates struct{ copy, fold, copyNear, foldNear float64 }
+
+// times returns the times of n bytes.
+func (m memoryRates) times(n float64) memoryRates {
+	return memoryRates{m.copy * n, m.fold * n, m.copyNear * n, m.foldNear * n}
+}
 
 // rates are the rates of this processor, measured once in a process.
 var rates = sync.OnceValue(measureRates)
@@ -245,21 +235,28 @@ func measureRates() memoryRates {
 	defer offheap.Free(mem, offheap.Staging)
 	all, _ := elementsOf[float64](mem) // whole pages
 	dst, src := all[:size/8], all[size/8:]
-	op := Sum[float64]()
-	sum := foldOf(&op, reflect.Float64)
-	least := func(work func(dst, src []float64)) float64 {
+	clear(src) // the first access of a page takes longer
+	clear(dst)
+	// The source of a piece is distance elements behind that of the piece before.
+	least := func(work func(dst, src []float64), distance int) float64 {
 		best := math.Inf(1)
 		for range 3 {
 			began := time.Now()
-			for at := 0; at < len(dst); at += piece / 8 {
-				work(dst[at:at+piece/8], src[at:at+piece/8])
+			for from, to := 0, 0; to < len(dst); from, to = from+distance, to+piece/8 {
+				work(dst[to:to+piece/8], src[from:from+piece/8])
 			}
 			best = min(best, float64(time.Since(began)))
 		}
 		return best / size
 	}
-	clear(src) // the first access of a page takes longer
-	return memoryRates{least(func(dst, src []float64) { copy(dst, src) }), least(func(dst, src []float64) { sum(bytesOf(dst), bytesOf(src), false) })}
+	op := Sum[float64]()
+	sum := foldOf(&op, reflect.Float64)
+	copied := func(dst, src []float64) { copy(dst, src) }
+	folded := func(dst, src []float64) { sum(bytesOf(dst), bytesOf(src), false) }
+	return memoryRates{
+		copy: least(copied, piece/8), copyNear: least(copied, 0),
+		fold: least(folded, piece/8), foldNear: least(folded, 0),
+	}
 }
 
 // foldCopies is the time of a reduction of memory in copies: it reads twice as much.

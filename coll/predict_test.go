@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/logp"
@@ -75,9 +76,7 @@ func TestPredict(t *testing.T) {
 			require.Contains(t, first("bcast", 8), "nomial", link)
 		}
 		require.NotEqual(t, "doubling", first("Allreduce", 16<<20), link)
-		if link == "shm" { // each receiver copies for itself: the root is no bottleneck
-			require.Contains(t, first("bcast", 64<<20), "nomial")
-		} else {
+		if link != "shm" {
 			require.Equal(t, "circulant", first("bcast", 4<<20), link)
 		}
 		require.NotEqual(t, "dissemination", first("alltoall", 1<<20), link)
@@ -212,8 +211,10 @@ func TestMemoryRates(t *testing.T) {
 	runtime.ReadMemStats(&stats[1])
 	require.Less(t, stats[1].TotalAlloc-stats[0].TotalAlloc, uint64(1<<20), "of the heap")
 	require.Equal(t, before, offheap.InUse(offheap.Staging))
-	require.Positive(t, m.copy)
-	require.Positive(t, m.fold)
+	require.Positive(t, m.copyNear)
+	require.Positive(t, m.foldNear)
+	require.Less(t, m.copyNear, 1.5*m.copy)
+	require.Less(t, m.foldNear, 1.5*m.fold)
 	p := sampling.Defaults("shm")
 	warm, cold := figuresOf(&p, true, memoryRates{}), figuresOf(&p, true, memoryRates{copy: 3, fold: 5})
 	require.InDelta(t, at(&warm.Copy, coldFrom/2), at(&cold.Copy, coldFrom/2), 1e-9)
@@ -371,14 +372,10 @@ func TestParseCosts(t *testing.T) {
 }
 
 // What a rank reads that another one has written in the operation comes from that rank's processor, at
-// the latency of the path for each few lines, unless ranks take turns on their processors: out of areas, in
+// the rates that were measured, unless ranks take turns on their processors: out of areas, in
 // messages with their header, and in the memory of calls.
 func TestPredictLinesOfOthers(t *testing.T) {
-	const more = 1000.0
 	p := sampling.Defaults("shm")
-	p.Ls = lineHidden
-	slow := p
-	slow.Ls += more
 	for _, x := range []struct {
 		op    string
 		alg   algorithm
@@ -397,13 +394,14 @@ func TestPredictLinesOfOthers(t *testing.T) {
 			c, err := callOf(x.op, x.n, 2)
 			require.NoError(t, err)
 			c.alg = x.alg
-			f, g := figuresOf(&p, true, memoryRates{}), figuresOf(&slow, true, memoryRates{})
+			f, g := figuresOf(&p, true, memoryRates{}), figuresOf(&p, true, memoryRates{})
 			f.procs, g.procs = procs, procs
-			want := more * float64(x.lines) / lineBytes / linesAtOnce
+			f.lines, g.lines = lineRates{}, lineRates{page: 30, private: 20, rest: 10}
+			want := g.lines.time(x.lines)
 			if procs == 1 {
 				want = 0
 			}
-			require.InDelta(t, want, g.estimate(c, 2, x.n)-f.estimate(c, 2, x.n), max(7*more, want/4), "%+v, %d processors", x, procs)
+			require.InDelta(t, want, g.estimate(c, 2, x.n)-f.estimate(c, 2, x.n), want/4, "%+v, %d processors", x, procs)
 		}
 	}
 }
@@ -438,19 +436,78 @@ func TestPredictWritten(t *testing.T) {
 		n, ranks     int
 		less, copied float64 // of the time of a read, and of that of a copy
 	}{
-		{"bcast", 1 << 20, 2, 0.5, 0}, {"bcast", 4 << 20, 4, 0.25, 0}, {"allgather", 256 << 10, 2, 1 - againCopy, 0},
+		{"bcast", 1 << 20, 2, 0.5, 0}, {"bcast", 4 << 20, 4, 0.25, 0}, {"allgather", 256 << 10, 2, 0, 0.5},
 		{"gather", 1 << 20, 2, 0, 1}, {"bcast", 8 << 10, 2, 0, 0}, {"allgather", 64 << 10, 2, 0, 0}, {"alltoall", 1 << 20, 2, 0, 0},
 	} {
 		c, err := callOf(x.op, x.n, x.ranks)
 		require.NoError(t, err)
 		c.alg = algSingle
-		apart, near := figuresOf(&p, true, memoryRates{}), figuresOf(&p, true, memoryRates{})
+		m := memoryRates{copy: 0.2, fold: 0.3, copyNear: 0.1, foldNear: 0.1}
+		apart, near := figuresOf(&p, true, m), figuresOf(&p, true, m)
 		near.boards = byBoard{}
 		read := at(&apart.Read, x.n)
 		want := x.less*read + x.copied*at(&apart.Copy, x.n)
 		require.InDelta(t, want, near.estimate(c, x.ranks, x.n)-apart.estimate(c, x.ranks, x.n), read/10, "%+v", x)
 		es, err := Predict(&p, true, x.op, x.n, x.ranks)
 		require.NoError(t, err)
-		require.Equal(t, "single", es[0].Algorithm, "%+v", x)
+		require.True(t, x.n < sharedFrom || es[0].Algorithm == "single", "%+v", x)
 	}
+}
+
+// What a rank has just used is near: a reduction of pieces that have just been read takes less time than one of memory. What it has used
+// before the last nearBytes is not.
+func TestPredictNear(t *testing.T) {
+	p := sampling.Defaults("shm")
+	const n = 1 << 20
+	c, err := callOf("reduce", n, 2)
+	require.NoError(t, err)
+	c.alg = algSingle
+	time := func(m memoryRates, ranks int) float64 { return figuresOf(&p, true, m).estimate(c, ranks, n) }
+	all := memoryRates{copy: 3, fold: 5, copyNear: 3, foldNear: 5}
+	folds, reads := all, all
+	folds.foldNear, reads.copyNear = 4, 2
+	require.InDelta(t, n/2, time(all, 2)-time(folds, 2), n/100, "a share is reduced where it was read to")
+	require.InDelta(t, n/3-readPiece, time(all, 3)-time(reads, 3), n/50, "a share of the third rank is read, to the same piece again and again")
+
+	var r rankState
+	first, next := mem{1, 0, nearBytes / 2}, mem{2, 0, nearBytes / 2}
+	r.use(first)
+	r.use(next)
+	require.True(t, r.has(first.part(8, 8)) && r.has(next))
+	require.False(t, r.has(mem{3, 0, 8}) || r.has(mem{2, 8, nearBytes / 2}))
+	r.use(mem{3, 0, 8})
+	require.False(t, r.has(first))
+	require.True(t, r.has(next))
+	r.use(mem{3, 0, nearBytes + 1})
+	require.Empty(t, r.used)
+}
+
+// The ranks of a team know the same times of data of other processors, if each has a processor.
+func TestLinesMeasured(t *testing.T) {
+	if cpu.Allowed().Len() < 2 {
+		t.Skip("one processor")
+	}
+	ctx := testutil.Context(t, testutil.Limit)
+	var all [2]lineRates
+	var pair [2]*Team
+	es := job(t, 2, "shm")
+	each(t, worlds(t, es), func(r int, _ *Team) error {
+		team, err := New(ctx, es[r], []int{0, 1}, "pair")
+		if err != nil {
+			return err
+		}
+		pair[r] = team
+		err = Allreduce(ctx, team, nil, []int64{1}, Sum)
+		if f := team.t.told.Load(); err == nil {
+			all[r] = f.lines
+		}
+		return err
+	})
+	require.Equal(t, all[0], all[1])
+	require.NotZero(t, all[0].page+all[0].private+all[0].rest)
+	b := pair[0].t.board
+	require.Less(t, lineRatesOf(b.area.measureLines(1)).time(1<<20), 1e9)
+	require.NoError(t, pair[0].Close())
+	require.False(t, b.area.writeLines(0))
+	require.Zero(t, b.area.measureLines(1), "it has let go of the areas")
 }

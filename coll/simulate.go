@@ -53,6 +53,25 @@ type rankState struct {
 	hears int32     // step that waits for it, or none
 	wrote []mem     // in the operation
 	dirty []bool    // by step that sends: what it sends is among that
+	used  []mem     // last, of nearBytes at most: see use
+}
+
+// use notes memory that the rank has used.
+func (r *rankState) use(ms ...mem) {
+	r.used = append(r.used, ms...)
+	kept, bytes := len(r.used), 0
+	for kept > 0 && bytes+r.used[kept-1].n <= nearBytes {
+		kept--
+		bytes += r.used[kept].n
+	}
+	r.used = r.used[kept:]
+}
+
+// has reports whether the rank has just used memory, which is in a cache of its processor then.
+func (r *rankState) has(m mem) bool {
+	return slices.ContainsFunc(r.used, func(u mem) bool {
+		return u.buf == m.buf && u.off <= m.off && m.off+m.n <= u.off+u.n
+	})
 }
 
 // newSimulation begins with the steps that wait for nothing.
@@ -157,7 +176,7 @@ func (s *simulation) receive(m moment, st *step) {
 		took = lineWork + at(&s.local().Copy, st.to.n)
 	}
 	if s.apart && (!cost.fetched || s.states[st.peer].dirty[me.from[m.step]]) {
-		took += path.lines(st.to.n)
+		took += s.lines.time(st.to.n)
 	}
 	if s.apart && cost.fetched && st.to.n >= slicesFrom {
 		took *= bothCopy
@@ -168,12 +187,23 @@ func (s *simulation) receive(m moment, st *step) {
 	}
 	cpu.free = start + took
 	if st.kind == stepTake {
-		cpu.free += at(&s.local().Fold, st.to.n)
+		cpu.free += s.fold(me, st)
 	}
+	me.use(st.to)
 	if cost.fetched {
 		s.done(st.peer, me.from[m.step], cpu.free+at(&path.Latency, 1))
 	}
 	s.done(m.rank, m.step, cpu.free)
+}
+
+// fold returns the time of the reduction of a message that has come: it was just copied, or written by
+// another rank's processor, which lineRates counts.
+func (s *simulation) fold(me *rankState, st *step) float64 {
+	cost := &s.local().Fold
+	if st.to.n <= nearBytes || me.has(st.to) {
+		cost = &s.local().FoldNear
+	}
+	return at(cost, st.to.n)
 }
 
 // tell performs a step that tells one rank, or all others, how far this one is.
@@ -218,11 +248,12 @@ func (s *simulation) hear(m moment, st *step) {
 
 // write performs a step that writes to memory of another rank.
 func (s *simulation) write(m moment, st *step) {
-	work, before := at(&s.local().Read, st.from.n), s.ranks[m.rank].steps[:m.step]
-	recent := before[max(0, len(before)-2*len(s.ranks)):] // since then it has written to others and heard from them
-	if slices.ContainsFunc(recent, func(b step) bool { return b.kind == stepCopy && b.from == st.from }) {
-		work *= againCopy
+	me, cost := &s.states[m.rank], &s.local().Read
+	if me.has(st.from) {
+		cost = &s.local().ReadNear
 	}
+	work := at(cost, st.from.n)
+	me.use(st.from)
 	cpu := s.procs[m.rank]
 	cpu.take(m.rank, m.ns, false)
 	cpu.free += work
@@ -235,15 +266,13 @@ func (s *simulation) work(m moment, st *step) {
 		s.done(m.rank, m.step, m.ns)
 		return
 	}
-	local := s.local()
-	cost := &local.Copy
-	switch st.kind {
-	case stepFold:
-		cost = &local.Fold
-	case stepRead:
-		cost = &local.Read
-	}
+	me := &s.states[m.rank]
+	cost := s.local().work(st.kind, me.has(st.to) || st.kind != stepRead && me.has(st.from))
 	work := at(cost, st.to.n)
+	me.use(st.to)
+	if st.kind != stepRead { // which says where in the other's memory it reads
+		me.use(st.from)
+	}
 	if st.to.buf < 0 || st.from.buf < 0 { // of all the ranks, the areas do not fit the fastest cache
 		work = max(work, at(cost, coldFrom)*float64(st.to.n)/coldFrom)
 	}
@@ -252,13 +281,30 @@ func (s *simulation) work(m moment, st *step) {
 	if owner := -1 - st.from.buf; st.from.buf < 0 && owner != m.rank {
 		cpu.free += lineLatency
 		if s.apart {
-			cpu.free += s.path(owner, m.rank).lines(st.from.n)
+			cpu.free += s.lines.time(st.from.n)
 		}
 	} else if st.kind == stepRead && st.line == second && s.apart { // what the peer has made
-		cpu.free += s.path(st.peer, m.rank).lines(st.from.n)
+		cpu.free += s.lines.time(st.from.n)
 	}
 	cpu.free += work
 	s.done(m.rank, m.step, cpu.free)
+}
+
+// work returns the costs of a step that copies, reads or reduces. near says that one side is in a cache of the rank's
+// processor.
+func (c *costs) work(k stepKind, near bool) *[figureSizes]float64 {
+	all := [3][2]*[figureSizes]float64{{&c.Copy, &c.CopyNear}, {&c.Fold, &c.FoldNear}, {&c.Read, &c.ReadNear}}
+	of := all[0]
+	switch k {
+	case stepFold:
+		of = all[1]
+	case stepRead:
+		of = all[2]
+	}
+	if near {
+		return of[1]
+	}
+	return of[0]
 }
 
 // tale is what a rank has told, and when it is heard.
