@@ -38,6 +38,8 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 			link: link, ep: ep, tag: o.IDTag, maxSGE: caps.MaxSGE, inline: max(caps.MaxInline, 0), signalWRs: o.Depth / 4,
 		},
 	}
+	c.end = c.rxRing.size
+	c.answered = c.reached()
 	if len(steps) > 0 && c.rxRing.bytes() < fewPieces {
 		c.allot(minBatch, 4*minBatch)
 	} else {
@@ -137,7 +139,13 @@ func (c *Channel) consume() {
 	if c.lapMode && c.cur.k > 1 {
 		c.mark()
 	}
-	c.rx.Consume(c.cur.k)
+	if c.cur.more {
+		c.end -= uint32(c.cur.fill) + trailerSize
+		c.rx.Part()
+	} else {
+		c.rx.Consume(c.cur.k)
+		c.end = c.rxRing.size
+	}
 	c.cur.k = 0
 	if c.live && c.rx.Due(false) {
 		_ = c.flush(false) // c.err keeps a failure; with a full queue the credit remains due

@@ -41,6 +41,12 @@
 // that of this lap, or a trailer or mark of the last lap; any other value is a corruption.
 // The reader writes nothing else. docs/wire.md defines the bytes.
 //
+// Small messages of a stream that the sender stores directly into a mapped ring share blocks
+// ([Channel.SendShort]): each lies before the one before it, and its trailer says whether others
+// may follow, in which case the word before it, the place of the next trailer, is 0. The sender
+// goes on to another block without notice: a reader that finds 0 looks at the next block as well,
+// and frees the present one if that has begun.
+//
 // # When a message is visible
 //
 // ModeLap (default where Caps.LastByteLast): the trailer is the last word of its write. The
@@ -120,8 +126,8 @@
 //	sleep.go         sleep bit and Backoff
 //	lease.go         Lease: access in place; a gather opened in place
 //	vec.go           sender: messages of pieces, some in place
-//	send.go          sender: copied messages, messages that the caller composes; SendShort:
-//	                 one message through the peer's memory, without requests
+//	send.go          sender: copied messages, messages that the caller composes
+//	send_short.go    SendShort: one message through the peer's memory, without requests
 //	flush.go         sender: posting, credit, notifications
 //	compose.go       sender: a message in the mirror, the requests that write it; Room: memory
 //	                 for a composed message

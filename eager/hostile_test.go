@@ -25,14 +25,14 @@ func (s *side) trailerAt(pos uint64) int {
 
 func TestHostileBlocks(t *testing.T) {
 	t.Parallel()
-	const first, last, meta = flagFirst, flagLast, flagMeta
+	const first, last, meta, more = flagFirst, flagLast, flagMeta, flagMore
 	for name, c := range map[string]struct {
 		t    trailer
 		want string
 	}{
 		"lap from the future":      {makeTrailer(8, 0, first|last, 2), "wrong lap"},
 		"lap from the past":        {makeTrailer(8, 0, first|last, 0xffff), "wrong lap"},
-		"unknown flag":             {makeTrailer(8, 0, first|last|16, 1), "unknown flags"},
+		"unknown flag":             {makeTrailer(8, 0, first|last|32, 1), "unknown flags"},
 		"all flags":                {makeTrailer(8, 0, 255, 1), "unknown flags"},
 		"no first flag":            {makeTrailer(8, 0, last, 1), "does not begin"},
 		"inner block":              {makeTrailer(8, 0, 0, 1), "does not begin"},
@@ -44,6 +44,9 @@ func TestHostileBlocks(t *testing.T) {
 		"one block above the most": {makeTrailer(4*128-7, 0, first, 1), "length beyond"},
 		"meta pushes it above":     {makeTrailer(4*128-8, 0, first|meta, 1), "length beyond"},
 		"meta makes two of one":    {makeTrailer(120, 0, first|last|meta, 1), "last flag"},
+		"no room for another":      {makeTrailer(105, 0, first|last|meta|more, 1), "cannot share"},
+		"shares several blocks":    {makeTrailer(200, 0, first|more, 1), "cannot share"},
+		"shares, about rings":      {makeTrailer(8, kindAsk, first|last|flagRing|more, 1), "cannot share"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,8 +218,15 @@ func FuzzRingMemory(f *testing.F) {
 	two = binary.LittleEndian.AppendUint64(append(two, make([]byte, 56)...), uint64(makeTrailer(4, 1, flagLast, 1)))
 	f.Add(false, two, uint64(0), uint64(1))
 	f.Add(true, two, uint64(2), uint64(0))
+	for _, second := range []trailer{0, makeTrailer(4, 1, flagFirst|flagLast|flagMeta, 1), makeTrailer(40, 1, flagFirst|flagLast|flagMeta|flagMore, 1)} {
+		shared := binary.LittleEndian.AppendUint64(make([]byte, 32), uint64(second))
+		shared = binary.LittleEndian.AppendUint64(append(shared, make([]byte, 16)...), uint64(makeTrailer(8, 1, flagFirst|flagLast|flagMeta|flagMore, 1)))
+		f.Add(false, append(shared, 1), uint64(0), uint64(0))
+		f.Add(false, append(append(shared, lap...), 1), uint64(0), uint64(0))
+	}
 	f.Fuzz(func(t *testing.T, cursor bool, mem []byte, written, credit uint64) {
-		o := Options{Blocks: 4, BlockSize: 64, Mode: ModeLap, Control: 1, Every: 1}
+		// Messages share blocks if Every is 2.
+		o := Options{Blocks: 4, BlockSize: 64, Mode: ModeLap, Control: 1, Every: 1 + len(mem)%2}
 		if cursor {
 			o.Mode = ModeCursor
 		}

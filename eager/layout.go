@@ -26,7 +26,8 @@ const (
 	flagLast   // the message has no further blocks
 	flagMeta   // 8 bytes of meta before the trailer
 	flagRing   // the message concerns the rings themselves
-	flagsKnown = flagFirst | flagLast | flagMeta | flagRing
+	flagMore   // another message may follow in the same block, before this one
+	flagsKnown = flagFirst | flagLast | flagMeta | flagRing | flagMore
 )
 
 func makeTrailer(n uint32, kind, flags uint8, lap uint16) trailer {

@@ -29,14 +29,15 @@ var realLinks = map[string]opener{
 func TestScriptsOverRealLinks(t *testing.T) {
 	for link, open := range realLinks {
 		t.Run(link, func(t *testing.T) {
-			short, taken := overLink(t, open)
+			short, packed, taken := overLink(t, open)
 			require.Positive(t, taken, "messages received by Short")
 			require.Equal(t, link == "shm", short > 0, "messages that went without requests")
+			require.Equal(t, link == "shm", packed > 0, "messages that share a block")
 		})
 	}
 }
 
-func overLink(t *testing.T, open opener) (short, taken int) {
+func overLink(t *testing.T, open opener) (short, packed, taken int) {
 	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 6))
 		for _, mode := range []Mode{ModeLap, ModeCursor} {
@@ -49,9 +50,10 @@ func overLink(t *testing.T, open opener) (short, taken int) {
 				s.run(1500)
 				require.Positive(t, s.got)
 				short += s.short
+				packed += s.packed
 				taken += s.taken
 			})
 		}
 	}
-	return short, taken
+	return short, packed, taken
 }

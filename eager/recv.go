@@ -14,6 +14,8 @@ type receiver struct {
 	rxRing  ring
 	cur     message
 	lease   uint64 // odd while a lease is open; incremented again when it ends
+	end     uint32 // where the next message ends in its block: before others, or at the end
+	more    bool   // as found by Short: flagMore
 	lapMode bool   // the ring uses ModeLap
 	corrupt bool   // the contents of the ring are not trustworthy
 	*core
@@ -35,6 +37,7 @@ type message struct {
 	k    int // blocks, 0: no message
 	fill int // bytes before the trailer of the first block
 	run  int // bytes of payload behind the first block
+	more bool
 }
 
 // Peek looks for the next message without receiving it.
@@ -83,15 +86,23 @@ func (rc *receiver) find() (bool, error) {
 			return false, nil
 		}
 	}
-	at := ringStart + r.offset(pos) + r.room()
-	t := trailer(load64(rc.in, at))
+	t, at := rc.trailer(pos)
+	if t == 0 && rc.end != r.size {
+		if rc.leaveShared(pos) {
+			return rc.find()
+		}
+		return false, nil
+	}
 	if lap := r.Lap(pos); t.lap() != lap {
-		if rc.lapMode && t.lap() == lap-1 {
+		if rc.lapMode && t.lap() == lap-1 && rc.end == r.size {
 			return false, nil
 		}
 		return false, rc.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: "wrong lap"})
 	}
 	m, why := r.parse(t)
+	if why == "" && (m.more || rc.end != r.size) && !rc.shares(&m, t) {
+		why = "message that cannot share a block"
+	}
 	if why != "" {
 		return false, rc.distrust(&BlockError{Pos: pos, Word: uint64(t), Reason: why})
 	}
@@ -111,6 +122,52 @@ func (rc *receiver) find() (bool, error) {
 	}
 	return true, nil
 }
+
+// trailer loads the trailer of the next message, in block pos, and returns where it lies.
+//
+// Hot path.
+func (rc *receiver) trailer(pos uint64) (t trailer, at int) {
+	at = ringStart + rc.rxRing.offset(pos) + int(rc.end) - trailerSize
+	return trailer(load64(rc.in, at)), at
+}
+
+// shares reports whether a message may lie in a block with others.
+func (rc *receiver) shares(m *message, t trailer) bool {
+	need := m.fill + trailerSize
+	if m.more {
+		need += trailerSize // of the next message
+	}
+	return rc.lapMode && rc.rxRing.Every > 1 && m.k == 1 && t.flags()&flagRing == 0 && need <= int(rc.end)
+}
+
+// begun reports whether the peer has written a message to block pos, which is not the next one.
+func (rc *receiver) begun(pos uint64) bool {
+	r := &rc.rxRing
+	return trailer(load64(rc.in, ringStart+r.offset(pos)+r.room())).lap() != r.Lap(pos)-1
+}
+
+// leaveShared frees block pos, of which all messages so far are consumed, if the peer has gone on
+// to the next one. It returns true as well if there is another message in it after all.
+func (rc *receiver) leaveShared(pos uint64) bool {
+	if !rc.begun(pos + 1) {
+		return false
+	}
+	if t, _ := rc.trailer(pos); t == 0 { // written before the next block
+		rc.leaveBlock()
+	}
+	return true
+}
+
+// leaveBlock frees the next block.
+func (rc *receiver) leaveBlock() {
+	rc.rx.Consume(1)
+	if rc.end != rc.rxRing.size {
+		rc.end = rc.rxRing.size
+	}
+}
+
+// reached returns a number that changes with every message received.
+func (rc *receiver) reached() uint64 { return rc.rx.Next()<<24 | uint64(rc.end) }
 
 // findBehind is find after a message of the channel itself. A peer sends a few of them in
 // sequence at most.
@@ -133,7 +190,7 @@ func (r *ring) parse(t trailer) (m message, why string) {
 	case f&flagFirst == 0:
 		return m, "message does not begin with its first block"
 	}
-	m.Kind, m.HasMeta = t.kind(), f&flagMeta != 0
+	m.Kind, m.HasMeta, m.more = t.kind(), f&flagMeta != 0, f&flagMore != 0
 	m.k, m.fill = r.split(uint64(t.length()), m.HasMeta)
 	switch {
 	case m.k > int(r.most):
@@ -176,7 +233,7 @@ func (rc *receiver) segment(i int) []byte {
 	if i == 0 {
 		n := m.Len - m.run
 		block := ring[r.offset(rc.rx.Next()):][:r.size]
-		return block[r.room()-m.fill:][:n:n]
+		return block[int(rc.end)-trailerSize-m.fill:][:n:n]
 	}
 	at, whole := r.runs(rc.rx.Next(), m.run)
 	if i == 1 {
@@ -211,10 +268,12 @@ func (rc *receiver) Waiting() bool {
 	if rc.cur.k != 0 || !rc.lapMode || !rc.live {
 		return true
 	}
-	r := &rc.rxRing
 	pos := rc.rx.Next()
-	t := trailer(load64(rc.in, ringStart+r.offset(pos)+r.room()))
-	return t.lap() != r.Lap(pos)-1
+	t, _ := rc.trailer(pos)
+	if rc.end == rc.rxRing.size {
+		return t.lap() != rc.rxRing.Lap(pos)-1
+	}
+	return t != 0 || rc.begun(pos+1)
 }
 
 // Mode returns how the incoming ring announces messages.

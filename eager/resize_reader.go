@@ -67,7 +67,7 @@ func (rc *receiver) enter(in inRing) {
 	}
 	z.now, z.next, z.spurns = in, nil, 0
 	rc.rx.Renew(in.Geometry)
-	rc.in, rc.rxRing = in.mem, in.ring
+	rc.in, rc.rxRing, rc.end = in.mem, in.ring, in.size
 	if rc.left != 0 {
 		rc.left = rc.rx.Next() + uint64(in.Blocks)
 	}

@@ -121,6 +121,7 @@ type script struct {
 	buf    []byte
 	got    int
 	short  int // sent without requests
+	packed int // of these, into a block with others
 	taken  int // received by Short
 	busy   [3]int
 }
@@ -153,9 +154,11 @@ func (s *script) sendOne(i int) {
 	}
 	var res Result
 	var err error
+	burst := false
 	switch how := s.rng.IntN(8); {
 	case how == 7 && e.HasMeta && e.Class == flowctl.Data && x.ch.SendShort(e.Kind, e.Meta, p):
 		s.short++
+		burst = true
 	case how >= 6:
 		var room Room
 		if room, res, err = x.ch.Compose(e, n); res == Accepted && err == nil {
@@ -179,6 +182,28 @@ func (s *script) sendOne(i int) {
 	s.busy[res]++
 	if res == Accepted {
 		s.queues[1-i] = append(s.queues[1-i], sent{s.seq, n, e})
+	}
+	if burst {
+		s.sendBurst(i)
+	}
+}
+
+// sendBurst sends a few messages after one that SendShort has sent: small ones share its block.
+func (s *script) sendBurst(i int) {
+	x := s.sides[i]
+	for range s.rng.IntN(8) {
+		head, n := x.ch.Head(), s.rng.IntN(40)
+		e := Envelope{Kind: uint8(s.rng.Uint32()), HasMeta: true, Meta: s.rng.Uint64()}
+		b := make([]byte, n)
+		testutil.Fill(b, s.seq+1, 0)
+		if !x.ch.SendShort(e.Kind, e.Meta, b) {
+			return
+		}
+		s.seq++
+		s.queues[1-i] = append(s.queues[1-i], sent{s.seq, n, e})
+		if s.short++; x.ch.Head() == head {
+			s.packed++
+		}
 	}
 }
 

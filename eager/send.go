@@ -1,7 +1,6 @@
 package eager
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
@@ -34,6 +33,8 @@ type sender struct {
 	listed     uint32
 	first      int // wrs[first:staged] wait for Post
 	staged     int
+	low        int           // bytes before the messages of the block that SendShort appends to; 0: there is none
+	answered   uint64        // back.reached at the last SendShort
 	pieces     int           // sges[:pieces] are used by wrs[:staged]
 	inPlace    int           // bound of the pieces in place of one message
 	near       fabric.Direct // ep, if the link may map the peer's ring
@@ -164,10 +165,11 @@ func (s *sender) claim(e *Envelope, n int) (place, Result, error) {
 	return s.place(pos, k, fill, n, e.HasMeta), Accepted, nil
 }
 
-// reserve reserves k blocks of the ring.
+// reserve reserves k blocks of the ring. SendShort appends nothing more to the block before.
 //
 // Hot path.
 func (s *sender) reserve(k int, class flowctl.Class) (pos uint64, ok bool, err error) {
+	s.low = 0
 	if pos, ok = s.tx.Reserve(k, class); ok {
 		return pos, true, nil
 	}
@@ -205,61 +207,4 @@ func (s *sender) MaxPayload(cl flowctl.Class, meta bool) int {
 		return 0
 	}
 	return s.txRing.limit(cl, meta)
-}
-
-// SendShort is Send for a message of one block with meta, written directly into the peer's
-// ring if the link maps it. There is no local copy, no request and no completion; the one
-// cache line of an empty to medium message is written once. It returns false, without
-// effect, if only Send can send the message: the ring is not mapped or is full, requests
-// wait to be posted, the message is longer than a block, or the peer's mode is not ModeLap.
-//
-// Hot path.
-func (s *sender) SendShort(kind uint8, meta uint64, b []byte) bool {
-	r := &s.txRing
-	if s.near == nil || !s.open || s.first != s.staged || len(b) > r.room()-metaSize || s.tx.PeerSleeps() {
-		return false
-	}
-	if s.tx.Free(flowctl.Data) == 0 && (s.applyCredit() != nil || s.tx.Free(flowctl.Data) == 0) {
-		return false // s.err keeps the error
-	}
-	pos := s.tx.Head()
-	body := (len(b) + 7) &^ 7
-	n := body + metaSize + trailerSize
-	mem := s.near.Reach(fabric.AccessRemoteWrite, s.peer.Region.RKey, s.peer.Region.Addr+uint64(ringStart+r.offset(pos)+int(r.size)-n), n)
-	if len(mem) != n {
-		return false
-	}
-	switch len(b) {
-	case 8:
-		binary.LittleEndian.PutUint64(mem, binary.LittleEndian.Uint64(b))
-	default:
-		clear(mem[copy(mem, b):body])
-	}
-	binary.LittleEndian.PutUint64(mem[body:], meta)
-	store64(mem, body+metaSize, uint64(makeTrailer(uint32(len(b)), kind, flagFirst|flagLast|flagMeta, r.Lap(pos))))
-	s.near.Stored(false)
-	s.tx.Reserve(1, flowctl.Data)
-	// Mapped writes were complete when Reach allowed this; no completion is needed to know
-	// that the mirror is free.
-	_ = s.tx.Complete(pos + 1)
-	s.signaled, s.quiet = pos+1, 0
-	s.stats.Sent++
-	if s.back.rx.Due(true) {
-		s.creditShort()
-	}
-	return true
-}
-
-// creditShort returns credit that is due, as flush does.
-func (s *sender) creditShort() {
-	if s.creditOut {
-		return // of two credit words the newer must be written last
-	}
-	mem := s.near.Reach(fabric.AccessRemoteWrite, s.rz.theirs.RKey, s.rz.theirs.Addr+creditCell, 8)
-	if len(mem) != 8 {
-		return // it remains due
-	}
-	store64(mem, 0, s.back.rx.Word())
-	s.near.Stored(false)
-	s.stats.Credits++
 }

@@ -11,7 +11,7 @@ import (
 // SetupSize is the length of a marshalled Setup in bytes.
 const SetupSize = 24 + fabric.RemoteKeySize
 
-const setupVersion = 3
+const setupVersion = 4 // 3: one message a block
 
 // Setup describes to the peer the region that the peer writes to. It is exchanged out of
 // band (internal/wireup), see docs/wire.md.

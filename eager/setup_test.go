@@ -26,7 +26,7 @@ func TestSetupGolden(t *testing.T) {
 	b := s.Append([]byte{0xee})
 	require.Equal(t, []byte{
 		0xee,
-		3, 2, 0, 0, // version, mode, reserved
+		4, 2, 0, 0, // version, mode, reserved
 		16, 0, 0, 0, 2, 0, 0, 0, 8, 0, 0, 0, // blocks, control, every
 		192, 0, 0, 0, // block size
 		0xd4, 0xc3, 0xb2, 0xa1, // imm
@@ -191,7 +191,7 @@ func TestSizes(t *testing.T) {
 	require.Zero(t, ringStart%64)
 	require.Equal(t, 128, creditCell-cursorCell)
 	require.Equal(t, 44, SetupSize)
-	testutil.Size(t, 712, unsafe.Sizeof(Channel{})) // growth must be worth it
+	testutil.Size(t, 736, unsafe.Sizeof(Channel{})) // growth must be worth it
 	testutil.Size(t, 16, unsafe.Sizeof(Lease{}))
 	testutil.Size(t, 16, unsafe.Sizeof(Envelope{}))
 	testutil.Size(t, 24, unsafe.Sizeof(Head{}))

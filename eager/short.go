@@ -5,7 +5,8 @@ import "encoding/binary"
 // Short looks for a message of this kind, with meta, in a single block, as SendShort writes
 // them. msg lies in the ring, and is the peer's to change, until TakeShort. ok is false if
 // the next message, if there is any, is another: Peek then describes it, or says what is
-// wrong with it. It has no effect.
+// wrong with it. It has no effect, except that a block of several messages is freed when the peer
+// has gone on to the next one.
 //
 // Hot path.
 func (rc *receiver) Short(kind uint8) (meta uint64, msg []byte, ok bool) {
@@ -14,15 +15,24 @@ func (rc *receiver) Short(kind uint8) (meta uint64, msg []byte, ok bool) {
 	}
 	r := &rc.rxRing
 	pos := rc.rx.Next()
-	at := ringStart + r.offset(pos) + r.room()
-	t := trailer(load64(rc.in, at))
-	want := makeTrailer(0, kind, flagFirst|flagLast|flagMeta, r.Lap(pos))
+	t, at := rc.trailer(pos)
 	n := t.length()
-	if t^want != trailer(n) || n > r.size-trailerSize-metaSize {
+	need := (n+7)&^7 + metaSize + trailerSize
+	rc.more = false
+	if other := t ^ makeTrailer(n, kind, flagFirst|flagLast|flagMeta, r.Lap(pos)); other != 0 {
+		if t == 0 && rc.end != r.size && rc.leaveShared(pos) {
+			return rc.Short(kind)
+		}
+		if other != flagMore<<40 || r.Every < 2 {
+			return 0, nil, false
+		}
+		rc.more = true
+		need += trailerSize // of the next message
+	}
+	if n > r.size || need > rc.end {
 		return 0, nil, false
 	}
-	from := at - metaSize - int((n+7)&^7)
-	b := rc.in[from:at:at]
+	b := rc.in[at-metaSize-int((n+7)&^7) : at : at]
 	return binary.LittleEndian.Uint64(rc.in[at-metaSize:]), b[:n:n], true
 }
 
@@ -31,7 +41,12 @@ func (rc *receiver) Short(kind uint8) (meta uint64, msg []byte, ok bool) {
 //
 // Hot path.
 func (c *Channel) TakeShort(n int) {
-	c.rx.Consume(1)
+	if !c.more {
+		c.leaveBlock()
+	} else {
+		c.end -= (uint32(n)+7)&^7 + metaSize + trailerSize
+		c.rx.Part()
+	}
 	if c.rx.Due(false) {
 		_ = c.flush(false) // c.err keeps a failure; with a full queue the credit remains due
 	}

@@ -28,7 +28,8 @@
 // below. It does so after [Geometry.Every] blocks, earlier when it writes to the peer
 // anyway, or on request. Coalescing must not starve the writer: up to Every-1 consumed
 // blocks may stay unreturned for ever, so a run longer than [Geometry.MaxRun] is refused at
-// once.
+// once. A block that is consumed in part, and that the writer may append to, counts as one of them
+// when credit is due ([Receiver.Part]); it is returned with the next one.
 //
 // # Control
 //

@@ -190,6 +190,7 @@ type Receiver struct {
 	arrived   uint64 // last accepted write cursor; unused if blocks carry lap numbers
 	blocks    uint32
 	every     uint32
+	part      bool // messages of the next block are consumed
 	held      bool // owed credit is withheld
 	sleep     bool
 	sleepSent bool // sleep bit in the last word returned by Word
@@ -215,7 +216,15 @@ func (r *Receiver) Renew(g Geometry) {
 func (r *Receiver) Next() uint64 { return r.next }
 
 // Consume frees k blocks. The caller has checked that they arrived.
-func (r *Receiver) Consume(k int) { r.next += uint64(k) }
+func (r *Receiver) Consume(k int) {
+	r.next += uint64(k)
+	r.part = false
+}
+
+// Part records that messages of the next block are consumed, and that the writer may append
+// others to it: it counts in Due as if it were consumed, since the writer may need longer runs
+// than are free without it. Geometry.Every must be at least 2.
+func (r *Receiver) Part() { r.part = true }
 
 // Arrived checks the writer's cursor, and returns the number of blocks that wait to be
 // consumed. The cursor is not trusted: after an error, always a *CursorError, it moved back
@@ -248,6 +257,9 @@ func (r *Receiver) Withhold(on bool) { r.held = on }
 // Every is enough.
 func (r *Receiver) Due(piggyback bool) bool {
 	owed := uint64(r.Owed())
+	if r.part && owed > 0 {
+		owed++
+	}
 	if piggyback {
 		owed *= 2
 	}
