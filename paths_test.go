@@ -60,8 +60,9 @@ func TestPathsByClass(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ctx := testutil.Context(t, testutil.Limit)
-	for !measurePath(t, dir) { // on a busy machine the budget may end before anything is measured
+	for !measurePath(t, dir) { // on a busy machine the budget may end before all is measured
 		require.NoError(t, ctx.Err())
+		dir = t.TempDir()
 	}
 	es := openFar(t, func(c *Config) { c.Profiles = dir })
 	defer func() {
@@ -104,7 +105,7 @@ func measurePath(t *testing.T, dir string) bool {
 		gone = failed(es[0]) || failed(es[farRank])
 		return gone || far(es[0], farRank) && far(es[farRank], 0)
 	}, "figures of the far class")
-	if gone {
+	if gone || es[0].bringup.Path(farRank).Params.CPU == near.Params.CPU { // without budget for that
 		for _, e := range es {
 			require.NoError(t, e.Close())
 		}
