@@ -75,6 +75,24 @@ func TestBacklogWakesTheOwner(t *testing.T) {
 	}, "all segments")
 }
 
+// What is behind a wake message in the socket is read later: a wake-up costs one call.
+func TestWakeMessagesAreReadOneByOne(t *testing.T) {
+	x, y := pair(t, Options{}, fabric.EndpointOptions{})
+	x.drainSocket()
+	had := len(x.mem.segs)
+	require.NoError(t, sendWake(y.sock.fd))
+	require.NoError(t, sendWake(y.sock.fd))
+	alloc(t, y.link, 64)
+	for range 2 {
+		require.True(t, readable(t, x.link, testutil.Limit))
+		readSocket(x)
+		require.Len(t, x.mem.segs, had)
+	}
+	require.True(t, readable(t, x.link, testutil.Limit))
+	readSocket(x)
+	require.Len(t, x.mem.segs, had+1)
+}
+
 // Memory inside a segment is mapped memory also if registered by itself.
 func TestRegisterInsideASegment(t *testing.T) {
 	x, y := pair(t, Options{DisableCMA: true}, fabric.EndpointOptions{})

@@ -93,40 +93,59 @@ func answer(l *link, peer *channel, m *message) {
 
 // drainSocket processes waiting messages. The end of the stream sets hup.
 func (ep *endpoint) drainSocket() {
-	rx := &ep.link.rx
 	for range 1024 { // bounds the work for a peer that never stops
-		if ep.sock.fd < 0 {
-			return
-		}
-		b, fds, err := rx.recv(ep.sock.fd)
-		switch {
-		case err == unix.EAGAIN:
-			return
-		case errors.Is(err, ErrCorrupt):
-		case errors.Is(err, fabric.ErrResources):
-			err = ep.mem.miss(b)
-		case err != nil || len(b) == 0:
-			closeFDs(fds)
-			ep.hup = true
-			ep.warm()
-			return
-		case len(b) == 1 && b[0] == msgWake && len(fds) == 0:
-		default:
-			var n note
-			switch n, err = parseNote(b); {
-			case err != nil:
-			case n.typ == msgAgain && len(fds) == 0:
-				ep.link.tellAgain(ep, n.seg)
-			default:
-				err = ep.mem.take(&n, fds)
-			}
-			closeFDs(fds)
-		}
-		if err != nil {
-			ep.corrupt(err)
+		if end, _ := takeMessage(ep); end {
 			return
 		}
 	}
+}
+
+// readSocket processes waiting messages, of which there is at least one, up to one that wakes: mostly
+// there is no other. Sockets that are still readable end the next sleep.
+func readSocket(ep *endpoint) {
+	for range 1024 {
+		if end, wake := takeMessage(ep); end || wake {
+			return
+		}
+	}
+}
+
+// takeMessage processes the next message, which may be one that wakes. It reports whether there will
+// be none soon.
+func takeMessage(ep *endpoint) (end, wake bool) {
+	if ep.sock.fd < 0 {
+		return true, false
+	}
+	b, fds, err := ep.link.rx.recv(ep.sock.fd)
+	switch {
+	case err == unix.EAGAIN:
+		return true, false
+	case errors.Is(err, ErrCorrupt):
+	case errors.Is(err, fabric.ErrResources):
+		err = ep.mem.miss(b)
+	case err != nil || len(b) == 0:
+		closeFDs(fds)
+		ep.hup = true
+		ep.warm()
+		return true, false
+	case len(b) == 1 && b[0] == msgWake && len(fds) == 0:
+		return false, true
+	default:
+		var n note
+		switch n, err = parseNote(b); {
+		case err != nil:
+		case n.typ == msgAgain && len(fds) == 0:
+			ep.link.tellAgain(ep, n.seg)
+		default:
+			err = ep.mem.take(&n, fds)
+		}
+		closeFDs(fds)
+	}
+	if err != nil {
+		ep.corrupt(err)
+		return true, false
+	}
+	return false, false
 }
 
 // announce announces a segment to the peer, now or as soon as the socket has room. Any
