@@ -139,13 +139,7 @@ func (c *Channel) consume() {
 	if c.lapMode && c.cur.k > 1 {
 		c.mark()
 	}
-	if c.cur.more {
-		c.end -= uint32(c.cur.fill) + trailerSize
-		c.rx.Part()
-	} else {
-		c.rx.Consume(c.cur.k)
-		c.end = c.rxRing.size
-	}
+	c.took(c.cur.k, uint32(c.cur.fill)+trailerSize)
 	c.cur.k = 0
 	if c.live && c.rx.Due(false) {
 		_ = c.flush(false) // c.err keeps a failure; with a full queue the credit remains due

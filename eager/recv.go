@@ -15,7 +15,6 @@ type receiver struct {
 	cur     message
 	lease   uint64 // odd while a lease is open; incremented again when it ends
 	end     uint32 // where the next message ends in its block: before others, or at the end
-	more    bool   // as found by Short: flagMore
 	lapMode bool   // the ring uses ModeLap
 	corrupt bool   // the contents of the ring are not trustworthy
 	*core
@@ -34,10 +33,10 @@ type Head struct {
 // message is the checked description of the message at the reader's cursor.
 type message struct {
 	Head
-	k    int // blocks, 0: no message
-	fill int // bytes before the trailer of the first block
-	run  int // bytes of payload behind the first block
-	more bool
+	k    int  // blocks, 0: no message
+	fill int  // bytes before the trailer of the first block
+	run  int  // bytes of payload behind the first block
+	more bool // another one may follow in the block; also of a message that only Short has found
 }
 
 // Peek looks for the next message without receiving it.
@@ -140,7 +139,9 @@ func (rc *receiver) shares(m *message, t trailer) bool {
 	return rc.lapMode && rc.rxRing.Every > 1 && m.k == 1 && t.flags()&flagRing == 0 && need <= int(rc.end)
 }
 
-// begun reports whether the peer has written a message to block pos, which is not the next one.
+// begun reports whether the peer has written a message to block pos.
+//
+// Hot path.
 func (rc *receiver) begun(pos uint64) bool {
 	r := &rc.rxRing
 	return trailer(load64(rc.in, ringStart+r.offset(pos)+r.room())).lap() != r.Lap(pos)-1
@@ -153,14 +154,25 @@ func (rc *receiver) leaveShared(pos uint64) bool {
 		return false
 	}
 	if t, _ := rc.trailer(pos); t == 0 { // written before the next block
-		rc.leaveBlock()
+		rc.free(1)
 	}
 	return true
 }
 
-// leaveBlock frees the next block.
-func (rc *receiver) leaveBlock() {
-	rc.rx.Consume(1)
+// took ends the reading of a message of k blocks, which takes n bytes of the first one. That
+// stays the next block if others may follow in it.
+func (rc *receiver) took(k int, n uint32) {
+	if rc.cur.more {
+		rc.end -= n
+		rc.rx.Part()
+		return
+	}
+	rc.free(k)
+}
+
+// free frees the next k blocks.
+func (rc *receiver) free(k int) {
+	rc.rx.Consume(k)
 	if rc.end != rc.rxRing.size {
 		rc.end = rc.rxRing.size
 	}
@@ -269,10 +281,10 @@ func (rc *receiver) Waiting() bool {
 		return true
 	}
 	pos := rc.rx.Next()
-	t, _ := rc.trailer(pos)
 	if rc.end == rc.rxRing.size {
-		return t.lap() != rc.rxRing.Lap(pos)-1
+		return rc.begun(pos)
 	}
+	t, _ := rc.trailer(pos)
 	return t != 0 || rc.begun(pos+1)
 }
 

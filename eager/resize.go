@@ -208,7 +208,7 @@ func (c *Channel) move() {
 	}
 	c.out, c.outReg, c.outKey, z.mirror = z.mirror.mem, z.mirror.reg, z.mirror.reg.LKey(), mirror{}
 	imm := c.peer.Imm
-	z.before, c.peer, c.txRing, c.low = before, z.offer, r, 0
+	z.before, c.peer, c.txRing = before, z.offer, r
 	c.peer.Imm = imm
 	c.cursorSent, c.signaled = c.tx.Head(), c.tx.Head()
 	if int(c.listed) < z.pieces {

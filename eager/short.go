@@ -18,7 +18,7 @@ func (rc *receiver) Short(kind uint8) (meta uint64, msg []byte, ok bool) {
 	t, at := rc.trailer(pos)
 	n := t.length()
 	need := (n+7)&^7 + metaSize + trailerSize
-	rc.more = false
+	rc.cur.more = false
 	if other := t ^ makeTrailer(n, kind, flagFirst|flagLast|flagMeta, r.Lap(pos)); other != 0 {
 		if t == 0 && rc.end != r.size && rc.leaveShared(pos) {
 			return rc.Short(kind)
@@ -26,7 +26,7 @@ func (rc *receiver) Short(kind uint8) (meta uint64, msg []byte, ok bool) {
 		if other != flagMore<<40 || r.Every < 2 {
 			return 0, nil, false
 		}
-		rc.more = true
+		rc.cur.more = true
 		need += trailerSize // of the next message
 	}
 	if n > r.size || need > rc.end {
@@ -41,12 +41,7 @@ func (rc *receiver) Short(kind uint8) (meta uint64, msg []byte, ok bool) {
 //
 // Hot path.
 func (c *Channel) TakeShort(n int) {
-	if !c.more {
-		c.leaveBlock()
-	} else {
-		c.end -= (uint32(n)+7)&^7 + metaSize + trailerSize
-		c.rx.Part()
-	}
+	c.took(1, (uint32(n)+7)&^7+metaSize+trailerSize)
 	if c.rx.Due(false) {
 		_ = c.flush(false) // c.err keeps a failure; with a full queue the credit remains due
 	}
