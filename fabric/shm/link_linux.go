@@ -292,7 +292,7 @@ func (l *link) event(ev unix.EpollEvent) {
 			return
 		}
 		if ev.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-			readSocket(ep)
+			readSocket(ep, true)
 		}
 		if ev.Events&unix.EPOLLOUT != 0 && ep.isUp() {
 			ep.sock.flush(l)

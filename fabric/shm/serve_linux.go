@@ -92,19 +92,13 @@ func answer(l *link, peer *channel, m *message) {
 }
 
 // drainSocket processes waiting messages. The end of the stream sets hup.
-func (ep *endpoint) drainSocket() {
-	for range 1024 { // bounds the work for a peer that never stops
-		if end, _ := takeMessage(ep); end {
-			return
-		}
-	}
-}
+func (ep *endpoint) drainSocket() { readSocket(ep, false) }
 
-// readSocket processes waiting messages, of which there is at least one, up to one that wakes: mostly
-// there is no other. Sockets that are still readable end the next sleep.
-func readSocket(ep *endpoint) {
-	for range 1024 {
-		if end, wake := takeMessage(ep); end || wake {
+// readSocket is drainSocket up to a message that wakes, if toWake: mostly there is no other. Sockets
+// that are still readable end the next sleep.
+func readSocket(ep *endpoint, toWake bool) {
+	for range 1024 { // bounds the work for a peer that never stops
+		if end, wake := takeMessage(ep); end || wake && toWake {
 			return
 		}
 	}

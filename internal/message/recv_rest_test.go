@@ -9,11 +9,14 @@ import (
 	"github.com/seed33544411/rma/logp"
 )
 
+// restModes are the ways that messages lie in the ring.
+var restModes = map[string]logp.Mode{"single": logp.Eager, "gather": logp.Gather}
+
 // Messages that no receive can take stay in the ring, single ones and those of a gather, until
 // a receive is posted that takes them, or that waits for a message behind them.
 func TestMessagesRestInTheRing(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]logp.Mode{"single": logp.Eager, "gather": logp.Gather} {
+	for name, mode := range restModes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRestRig(t, mode)
@@ -45,7 +48,7 @@ func TestMessagesRestInTheRing(t *testing.T) {
 // polls, or when a receive from any rank is posted.
 func TestMessagesDoNotRestForLong(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]logp.Mode{"single": logp.Eager, "gather": logp.Gather} {
+	for name, mode := range restModes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRestRig(t, mode)
