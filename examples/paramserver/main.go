@@ -50,6 +50,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -115,21 +116,22 @@ func train[T number](ctx context.Context, eng *rma.Engine, p place, o options) e
 			return err
 		}
 	}
+	var verdict error
 	if p.serves(eng.Rank()) {
 		steps, err := await(ctx, eng, win, p)
 		if err != nil {
 			return err
 		}
 		if eng.Rank() == 0 {
-			if err := report[T](ctx, eng, win, p, o, steps, time.Since(start)); err != nil {
-				return err
-			}
+			verdict = report[T](ctx, eng, win, p, o, steps, time.Since(start))
 		}
 	}
+	// A bad result is no reason to leave the others: they would fail too, and the launcher
+	// might end this rank before it has said why.
 	if err := eng.Barrier(ctx); err != nil {
-		return err
+		return errors.Join(verdict, err)
 	}
-	return win.Free(ctx)
+	return errors.Join(verdict, win.Free(ctx))
 }
 
 // await is the application of a server: it sleeps until all workers have finished, and
