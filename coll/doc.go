@@ -42,8 +42,9 @@
 // match, or if an operation is given up by Request.Cancel or by the end of the context of a
 // blocking call. Its operations, in flight and later, then fail with an error that wraps
 // ErrRevoked and, for a rank that is lost or has given up, a *rma.PeerError with its number
-// in the job. The contents of their memory are undefined. Team.Shrink makes a new team of
-// the ranks that live.
+// in the job. The contents of their memory are undefined. If another rank was stopped in the
+// middle of a write to that memory, the error contains an *InUseError: the memory may be used
+// when its Wait has returned nil. Team.Shrink makes a new team of the ranks that live.
 //
 // # Concurrency
 //
@@ -72,7 +73,8 @@
 //	flags.go      board: small operations through memory that the ranks of a host map;
 //	              direct.go: stores to other boards; fastpath.go: calls that are over at once
 //	area.go       shared memory behind a board, by which shared.go passes data; single.go:
-//	              single copies from and to the memory of other ranks' calls
+//	              single copies from and to the memory of other ranks' calls; held.go: what
+//	              becomes of that memory if a call fails
 //	schedule.go   schedule: steps with dependencies, independent of addresses
 //	run.go        operation, Request: a schedule that is performed
 //	keys.go       AllgatherKeys; window.go: Window, memory of the ranks of a team

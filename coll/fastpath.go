@@ -1,6 +1,7 @@
 package coll
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/seed33544411/rma/internal/cpu"
@@ -125,7 +126,9 @@ func startFast(t *Team, o *operation) *Request {
 	r, err := c.enterLocked(o, k)
 	c.mu.Unlock()
 	if err != nil { // the team ends
-		b.stop()
+		if inUse := stop(b, o, t.waits); inUse != nil {
+			err = fmt.Errorf("%w; %w", err, inUse)
+		}
 		if o.prepared == nil {
 			c.reuse(o)
 		}

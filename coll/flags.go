@@ -3,7 +3,6 @@ package coll
 import (
 	"encoding/binary"
 	"math/bits"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -62,11 +61,15 @@ type board struct {
 	stored    uint64     // ranks in whose boards this one has stored since it has last read their notes: see rouse
 	wakes     uint64     // ranks to wake when mu is released: see unlock
 	exposed   uint64     // number of the operation whose memory others may read, 0: none
-	withdrawn uint64     // such an operation, which has failed
-	spinning  int        // goroutines that look for the flag
-	awaiting  int        // offset of the flag that the engine looks for, or -1
-	left      bool       // the memory is released when it does so no more
-	noted     bool       // others are to wake the engine: see sleeps
+	withdrawn uint64     // such an operation, which has failed: see held.go for this and the next four
+	patience  time.Duration
+	held      *InUseError
+	lost      bool // the engine is closed
+	closes    bool // the team is closed
+	spinning  int  // goroutines that look for the flag
+	awaiting  int  // offset of the flag that the engine looks for, or -1
+	left      bool // the memory is released when it does so no more
+	noted     bool // others are to wake the engine: see sleeps
 	timer     *time.Timer
 	dead      atomic.Bool
 	fence     atomic.Uint32 // orders what is read of others before what they tell then
@@ -100,7 +103,7 @@ func newBoard(t *team) *board {
 			return nil
 		}
 	}
-	b := &board{t: t, lines: boardLines(len(t.ranks)), awaiting: -1}
+	b := &board{t: t, lines: boardLines(len(t.ranks)), awaiting: -1, patience: heldLimit}
 	if _, err := t.s.wake(); err != nil {
 		return nil
 	}
@@ -163,9 +166,14 @@ func (b *board) join(all []byte) (boards, areas bool) {
 }
 
 // close releases the memory, or has it done when the engine has noticed that it looks for nothing
-// any more, unless it may still be used. Then the engine does, at its end.
-func (b *board) close() {
+// any more, unless it may still be used. Then the engine does, at its end. It returns false, and does nothing, while
+// a rank may be writing to memory of a call: letGo then has the team call it again.
+func (b *board) close() bool {
 	b.mu.Lock()
+	if b.closes = writerTo(b) != none; b.closes {
+		b.mu.Unlock()
+		return false
+	}
 	used := b.spinning > 0 || len(b.queue) > 0
 	b.left = !used && b.awaiting >= 0
 	used = used || b.left
@@ -174,6 +182,7 @@ func (b *board) close() {
 	if !used {
 		b.release()
 	}
+	return true
 }
 
 func (b *board) release() {
@@ -526,21 +535,7 @@ func (b *board) fail() {
 	}
 	b.withdraw()
 	b.mu.Unlock()
-	b.letGo(queue)
-}
-
-// leave waits, behind fail, until no goroutine looks for a flag: the memory is released. It gives a rank that was stopped
-// in the middle of a write writeLimit to finish, and then waits for it no longer.
-func (b *board) leave() {
-	began := cpu.Ticks()
-	for looking := true; looking; runtime.Gosched() {
-		b.mu.Lock()
-		looking = b.spinning > 0 || b.area.written(b.came, b.withdrawn) && cpu.Duration(cpu.Ticks()-began) < writeLimit
-		if !looking {
-			b.withdrawn = 0
-		}
-		b.mu.Unlock()
-	}
+	letGo(b, queue, cpu.Ticks(), writeLimit)
 }
 
 // route sets the lines into which the sends of a schedule put their messages: the receiver's

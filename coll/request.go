@@ -51,7 +51,8 @@ func (r *Request) end(letGo bool, err error) (then []func(error), free bool) {
 }
 
 // Wait returns nil when the operation is complete on this rank: the results are there, and
-// the operation's memory may be used again. It returns the reason if the operation failed.
+// the operation's memory may be used again. It returns the reason if the operation failed; the
+// memory may be used again unless that contains an *InUseError.
 // If ctx ends first, it returns the error of ctx, and the operation continues: see Cancel.
 func (r *Request) Wait(ctx context.Context) error { return r.waitFor(ctx, true) }
 
@@ -109,7 +110,7 @@ func (r *Request) Then(f func(error)) {
 // Cancel gives an operation that is not complete up for all ranks: the team is revoked,
 // and its operations fail on each rank with a *rma.PeerError that names this rank and
 // wraps rma.ErrGivenUp. Cancel does not wait: the operation's memory may be used again
-// when Wait has returned.
+// when Wait has returned its error, except for an *InUseError.
 func (r *Request) Cancel() {
 	r.mu.Lock()
 	t, k, ended := r.t, r.kind, r.ended

@@ -45,6 +45,7 @@ type operation struct {
 	ended   bool
 	closed  bool  // the operation is not used again
 	err     error // why the operation fails; no step begins any more
+	inUse   *InUseError
 }
 
 // prepared are the schedules of a persistent operation by an algorithm: without and with a
@@ -193,6 +194,9 @@ func (o *operation) drive() {
 	o.mu.Lock()
 	o.ended = true
 	r, err := o.request, o.err
+	if o.inUse != nil {
+		err = fmt.Errorf("%w; %w", err, o.inUse)
+	}
 	then, free := r.end(o.prepared == nil, err)
 	o.over.Set()
 	o.mu.Unlock() // from here on the operation may be in another use, unless free says that nobody has it

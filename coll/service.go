@@ -212,7 +212,7 @@ func (s *service) close() {
 		board := t.board
 		t.mu.Unlock()
 		if board != nil {
-			board.leave()
+			leaveBoard(board)
 		}
 	}
 }

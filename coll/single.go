@@ -3,10 +3,8 @@ package coll
 import (
 	"encoding/binary"
 	"errors"
-	"time"
 
 	"github.com/seed33544411/rma"
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -362,23 +360,9 @@ func (b *board) write(o *operation, s *step) (wrong error, ok bool) {
 	return o.failed(err)
 }
 
-// stop ends operations on the board: the memory of their calls may change behind it.
-func (b *board) stop() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.dead.Swap(true) {
-		b.withdraw()
-	}
-	for b.area.written(b.came, b.withdrawn) {
-		b.mu.Unlock()
-		cpu.Yield()
-		b.mu.Lock()
-	}
-}
-
 // withdraw says that memory which others may be accessing changes from now on, as its operation has
 // failed: what this rank has told about it is told no more. Who has read looks once more whether it
-// is still told, and otherwise waits for the revocation, which has been sent; for those who write, see area.written.
+// is still told, and otherwise waits for the revocation, which has been sent; for those who write, see writerTo.
 // b.mu is held.
 func (b *board) withdraw() {
 	if b.exposed == 0 {
@@ -392,36 +376,4 @@ func (b *board) withdraw() {
 	}
 	b.fence.Add(1)
 	b.withdrawn, b.exposed = b.exposed, 0
-}
-
-// written reports whether a rank that has not ended may be writing to memory of an operation that this one has withdrawn: it
-// is in one call of the system, or was stopped around it. came are the lines of this rank; flag is 0 if there is none.
-func (a *area) written(came []byte, flag uint64) bool {
-	for r, at := range a.attached {
-		if flag > 0 && at != nil && onesided.Load64(came[a.lineOf(r, flag)+writingAt:]) != 0 && !at.Ended() {
-			return true
-		}
-	}
-	return false
-}
-
-// writeLimit is how long a rank waits for others to finish a write before it looks again later; the
-// call of the system mostly takes less.
-const writeLimit = 2 * time.Millisecond
-
-// letGo ends operations of a board that has failed, when nobody writes to their memory any more.
-func (b *board) letGo(ops []*operation) {
-	b.mu.Lock()
-	for began := cpu.Ticks(); b.area.written(b.came, b.withdrawn); cpu.Yield() {
-		if cpu.Duration(cpu.Ticks()-began) > writeLimit {
-			b.mu.Unlock()
-			time.AfterFunc(writeLimit, func() { b.letGo(ops) })
-			return
-		}
-	}
-	b.area.unmap()
-	b.mu.Unlock()
-	for _, o := range ops {
-		o.release()
-	}
 }

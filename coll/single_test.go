@@ -155,13 +155,18 @@ func findsLie(t *testing.T, ts []*Team, root int, buf []int64, at uint64) {
 func writing(t testing.TB, es []*rma.Engine) []*Team {
 	ts := reading(t, es)
 	for _, team := range ts {
-		f := *team.t.told.Load()
-		f.procs = 0
-		team.t.told.Store(&f)
-		team.t.figures.Store(&f)
-		require.True(t, f.apart(len(ts)))
+		believeApart(team)
+		require.True(t, team.t.told.Load().apart(len(ts)))
 	}
 	return ts
+}
+
+// believeApart has a rank believe that the ranks of its team have processors of their own.
+func believeApart(team *Team) {
+	f := *team.t.told.Load()
+	f.procs = 0
+	team.t.told.Store(&f)
+	team.t.figures.Store(&f)
 }
 
 // Operations in which ranks write to each other's memory, one behind the other from roots that change, have the
@@ -214,6 +219,9 @@ func TestSingleWriteWithdrawn(t *testing.T) {
 	ts := writing(t, job(t, 2, "shm"))
 	a, b := ts[0].t.board, ts[1].t.board
 	next := b.over.Load() + 1
+	b.mu.Lock()
+	b.patience = testutil.Limit
+	b.mu.Unlock()
 	q := StartBcast(ts[1], 0, make([]int64, 5000))
 	a.mu.Lock()
 	require.True(t, a.told(1, next, next<<tellBits|1), "shown")

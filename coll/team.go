@@ -186,14 +186,19 @@ func (t *Team) Close() error {
 		return fmt.Errorf("coll: close: %w: the team of all ranks lasts as long as the engine", ErrInvalid)
 	}
 	t.t.end(fmt.Errorf("coll: team %q: %w", t.t.name, rma.ErrClosed), nil)
-	t.t.s.forget(t.t)
 	t.t.mu.Lock()
 	board := t.t.board
 	t.t.mu.Unlock()
-	if board != nil {
-		board.close()
-	}
+	t.t.closeBoard(board)
 	return nil
+}
+
+// closeBoard releases the board, which may be nil, of a team that is closed, and then its number: the service leaves boards of
+// teams with numbers. While a rank may be writing to memory of a call it does nothing.
+func (t *team) closeBoard(b *board) {
+	if b == nil || b.close() {
+		t.s.forget(t)
+	}
 }
 
 // Split divides the team: the ranks that pass the same color become a team, numbered in
