@@ -57,11 +57,10 @@ type problem struct {
 	rank, team int
 	hosts      *hosts // of algHierarchy
 	inOrder    bool
-	crowded    bool  // see figures.crowded
-	apart      bool  // see figures.apart
-	most       int   // see schedule
-	meet       bool  // all ranks wait for each other at the end, as in a barrier
-	send, recv []mem // one element: the whole, for operations without blocks
+	figures    *figures // how the ranks run; nil: not known
+	most       int      // see schedule
+	meet       bool     // all ranks wait for each other at the end, as in a barrier
+	send, recv []mem    // one element: the whole, for operations without blocks
 }
 
 // algorithms returns the algorithms that can perform a call by a team. The first is one for
@@ -149,7 +148,7 @@ func build(pr *problem) *schedule {
 		return buildSingle(pr)
 	}
 	b := newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder)
-	b.crowded = pr.crowded
+	b.figures = pr.figures
 	b.folds = pr.size <= inlineMax && pr.count*uint64(pr.size) <= foldTotal
 	if b.s.most = pr.most; pr.alg == algHierarchy {
 		b.levels = &levels{b, pr.hosts, pr.hosts.between(pr.kind, int(pr.count)*int(pr.size))}

@@ -316,6 +316,10 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 	most := min(k.records(), [...]int{0, 40, recordMax}[g.IntN(3)]) // of a block in a record
 	combine := op().combine
 	m := &machine{g: g, mail: map[[3]int32][]byte{}, told: map[[2]int32]uint32{}, shown: map[[2]int32][2]uint64{}}
+	f := &figures{boards: byBoard{flags: apart}}
+	if p%3 == 2 && alg == algFlags {
+		f.procs = 1
+	}
 	areas := make([][]byte, p)
 	for r := range areas {
 		if alg == algShared {
@@ -430,8 +434,7 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 		}
 		var a arguments
 		require.NoError(t, setArguments(&a, k, r, p, root, n, send, recv, op))
-		a.alg, a.meet, a.hosts, a.crowded, a.most = alg, meet, on, p%3 == 2, most
-		a.apart = apart
+		a.alg, a.meet, a.hosts, a.figures, a.most = alg, meet, on, f, most
 		m.add(build(&a.problem), a.bufs, a.fold)
 		m.ranks[r].areas = areas
 		wants[r], gots[r] = w, got

@@ -340,8 +340,8 @@ func (t *team) share(f *figures, b *board, areas bool) {
 	} else if mapped {
 		all[0] = 1
 	}
-	apart := areas && !f.takeTurns(len(t.ranks))
-	if apart {
+	measured := areas && !f.takeTurns(len(t.ranks))
+	if measured {
 		b.mu.Lock()
 		if !b.area.writeLines(t.rank) {
 			all[0] = 0
@@ -353,7 +353,7 @@ func (t *team) share(f *figures, b *board, areas bool) {
 			return
 		}
 		f.boards = byBoard{flags: all[0] >= 1, shared: all[0] >= 1 && areas, single: all[0] == 2}
-		if !apart || all[0] < 1 {
+		if !measured || all[0] < 1 {
 			t.know(f)
 			return
 		}

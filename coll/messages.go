@@ -29,7 +29,7 @@ func (b *builder) barrier(after ...int32) int32 {
 // star reports whether one of p ranks exchanges messages with all others: by flags, if it has a line
 // for each, where several ranks take turns on a processor. They then wait once, not in each round.
 func (d *draft) star(alg algorithm, p int) bool {
-	return alg == algLinear || alg == algFlags && d.crowded && p-1 <= starLines
+	return alg == algLinear || alg == algFlags && d.figures.crowded(p) && p-1 <= starLines
 }
 
 // barrierLinear is a barrier in which all ranks report to rank 0, which releases them.

@@ -80,7 +80,7 @@ func (f *figures) estimate(c call, p, n int) float64 {
 	ranks := make([]*schedule, p)
 	for r := range ranks {
 		pr := problemOf(c, r, p, n, f.hosts)
-		pr.crowded, pr.apart = f.crowded(p), f.apart(p)
+		pr.figures = f
 		ranks[r] = build(pr)
 	}
 	return f.predict(ranks)

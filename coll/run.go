@@ -114,8 +114,7 @@ func (o *operation) prepare(alg algorithm, chosen bool) {
 
 // schedule sets the algorithm of the arguments, and returns the schedule.
 func (o *operation) schedule(alg algorithm) *schedule {
-	f := o.t.told.Load()
-	o.hosts, o.crowded, o.apart = o.t.hosts, f.crowded(o.team), f.apart(o.team)
+	o.hosts, o.figures = o.t.hosts, o.t.told.Load()
 	p := o.prepared
 	if p == nil {
 		return o.t.plans.schedule(&o.problem, alg)

@@ -135,8 +135,8 @@ type builder struct {
 type draft struct {
 	elem      int // bytes of an element: no message divides one
 	inOrder   bool
-	crowded   bool // see figures.crowded
-	folds     bool // data for reductions of more than inlineMax bytes travels with its header
+	figures   *figures // of the problem
+	folds     bool     // data for reductions of more than inlineMax bytes travels with its header
 	s         *schedule
 	sent, got []uint32 // by peer, its number in the team: messages so far
 

@@ -39,7 +39,6 @@ type simulation struct {
 	procs  []*processor
 	links  *wires
 	turns  bool    // ranks share processors
-	apart  bool    // they map each other's memory, from processors of their own
 	last   float64 // when the last step so far was done
 }
 
@@ -79,7 +78,7 @@ func newSimulation(f *figures, ranks []*schedule) *simulation {
 	turns := f.takeTurns(len(ranks))
 	s := &simulation{
 		figures: f, ranks: ranks, states: make([]rankState, len(ranks)),
-		procs: f.processors(len(ranks)), links: f.wires(len(ranks)), turns: turns, apart: f.apart(len(ranks)),
+		procs: f.processors(len(ranks)), links: f.wires(len(ranks)), turns: turns,
 	}
 	for r, plan := range ranks {
 		n := len(plan.steps)
@@ -107,7 +106,7 @@ func (s *simulation) begin(ns float64, rank, step int32) { heap.Push(&s.due, mom
 func (s *simulation) done(rank, step int32, ns float64) {
 	s.last = max(s.last, ns)
 	st, me := &s.ranks[rank].steps[step], &s.states[rank]
-	if st.to.n > 0 && s.apart {
+	if st.to.n > 0 && s.apart(len(s.ranks)) {
 		me.wrote = append(me.wrote, st.to)
 	}
 	for _, n := range st.next {
@@ -175,10 +174,10 @@ func (s *simulation) receive(m moment, st *step) {
 	if flags {
 		took = lineWork + at(&s.local().Copy, st.to.n)
 	}
-	if s.apart && (!cost.fetched || s.states[st.peer].dirty[me.from[m.step]]) {
+	if s.apart(len(s.ranks)) && (!cost.fetched || s.states[st.peer].dirty[me.from[m.step]]) {
 		took += s.lines.time(st.to.n)
 	}
-	if s.apart && cost.fetched && st.to.n >= slicesFrom {
+	if s.apart(len(s.ranks)) && cost.fetched && st.to.n >= slicesFrom {
 		took *= bothCopy
 		sender := s.procs[st.peer]
 		start = max(start, sender.free)
@@ -280,10 +279,10 @@ func (s *simulation) work(m moment, st *step) {
 	cpu.take(m.rank, m.ns, false)
 	if owner := -1 - st.from.buf; st.from.buf < 0 && owner != m.rank {
 		cpu.free += lineLatency
-		if s.apart {
+		if s.apart(len(s.ranks)) {
 			cpu.free += s.lines.time(st.from.n)
 		}
-	} else if st.kind == stepRead && st.line == second && s.apart { // what the peer has made
+	} else if st.kind == stepRead && st.line == second && s.apart(len(s.ranks)) { // what the peer has made
 		cpu.free += s.lines.time(st.from.n)
 	}
 	cpu.free += work

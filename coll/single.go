@@ -19,8 +19,7 @@ import (
 // builders of these schedules are sharers without areas.
 type reader struct {
 	*sharer
-	apart bool // see figures.apart
-	piece mem  // temporary memory for what is reduced
+	piece mem // temporary memory for what is reduced
 }
 
 // Ranks that have processors of their own write to each other's memory where that takes less time than if each only
@@ -37,7 +36,8 @@ const shownAt = 16
 
 // buildSingle returns the schedule of a problem by single copies.
 func buildSingle(pr *problem) *schedule {
-	b := &reader{sharer: &sharer{builder: newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder), last: none}, apart: pr.apart}
+	b := &reader{sharer: &sharer{builder: newBuilder(pr.rank, pr.team, int(pr.size), pr.inOrder), last: none}}
+	b.figures = pr.figures
 	pr.through(b)
 	if pr.meet {
 		b.do(step{kind: stepTell, peer: all, slot: tellEnd})
@@ -75,6 +75,9 @@ func (b *reader) write(peer int, which int32, off int, from mem, count uint32) {
 	b.do(step{kind: stepWrite, peer: int32(peer), slot: count, line: which, to: mem{off: off}, from: from})
 }
 
+// apart reports whether there are others, which run on processors of their own.
+func (b *reader) apart() bool { return b.size > 1 && b.figures.apart(b.size) }
+
 // bcastTogether is a bcast in which the root writes as much as each of the others reads.
 func (b *reader) bcastTogether(root int, m mem) {
 	read := m.part(0, (m.n-m.n/b.size+63)&^63)
@@ -97,7 +100,7 @@ func (b *reader) bcastTogether(root int, m mem) {
 }
 
 func (b *reader) bcast(root int, m mem) {
-	if b.apart && b.size > 1 && m.n >= sharedFrom {
+	if b.apart() && m.n >= sharedFrom {
 		b.bcastTogether(root, m)
 		return
 	}
@@ -125,7 +128,7 @@ func (b *reader) gatherWritten(root int, send mem, recv []mem) {
 }
 
 func (b *reader) gather(root int, send mem, recv []mem) {
-	if b.apart && b.size > 1 {
+	if b.apart() {
 		b.gatherWritten(root, send, recv)
 		return
 	}
@@ -173,7 +176,7 @@ func (b *reader) allgatherWritten(send mem, recv []mem) {
 }
 
 func (b *reader) allgather(send mem, recv []mem) {
-	if b.apart && b.size > 1 && send.n >= writtenFrom {
+	if b.apart() && send.n >= writtenFrom {
 		b.allgatherWritten(send, recv)
 		return
 	}
