@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // With many endpoints the silent ones are looked at less often, yet none is
@@ -68,5 +69,29 @@ func TestColdEndpoints(t *testing.T) {
 	for i, ep := range a.eps {
 		require.Equal(t, i, ep.index)
 		require.True(t, ep.isUp())
+	}
+}
+
+// A link ends the endpoints of many peers that go at once, more than it takes events at a time.
+func TestManyPeersGoAtOnce(t *testing.T) {
+	a, b := openPair(t, Options{})
+	var eps []*endpoint
+	for range 3*len(a.events) + 1 {
+		x, _ := pairOn(t, a, b, fabric.EndpointOptions{})
+		eps = append(eps, x)
+	}
+	require.NoError(t, b.Close())
+	a.keepHouse() // before Poll visits them, as if they were cold
+	down := 0
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		var cs [8]fabric.Completion
+		for _, c := range cs[:a.Poll(cs[:])] {
+			require.NotEqual(t, fabric.StatusOK, c.Status)
+			down++
+		}
+		return down == len(eps)
+	}, "%d endpoints to go down", len(eps))
+	for _, ep := range eps {
+		require.False(t, ep.isUp())
 	}
 }
