@@ -46,7 +46,7 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 		c.allot(o.Batch, o.Pieces)
 	}
 	c.receiver.core, c.sender.core, c.back = &c.core, &c.core, &c.receiver
-	home, err := openRing(link, c.rxRing)
+	home, err := openRing(link, ep, c.rxRing)
 	if err != nil {
 		return nil, fmt.Errorf("open eager channel: ring of %d bytes: %w", home.bytes(), err)
 	}

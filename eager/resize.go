@@ -145,7 +145,7 @@ func (c *Channel) answer() bool {
 			z.budget.short()
 			continue
 		}
-		in, err := openRing(c.link, in.ring)
+		in, err := openRing(c.link, c.ep, in.ring)
 		if err != nil {
 			z.give(in.memory())
 			continue

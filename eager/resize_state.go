@@ -105,10 +105,10 @@ func (m *mirror) close() error {
 }
 
 // openRing allocates a ring that the peer may write.
-func openRing(link fabric.Link, r ring) (in inRing, err error) {
+func openRing(link fabric.Link, ep fabric.Endpoint, r ring) (in inRing, err error) {
 	size := ringStart + r.bytes()
 	in.ring = r
-	if in.reg, err = link.Alloc(size, fabric.AccessLocalWrite|fabric.AccessRemoteWrite); err == nil {
+	if in.reg, err = fabric.AllocFor(link, ep, size, fabric.AccessLocalWrite|fabric.AccessRemoteWrite); err == nil {
 		in.mem = in.reg.Bytes()[:size:size]
 	}
 	return in, err

@@ -326,6 +326,21 @@ type Watching interface {
 	Watch(on bool)
 }
 
+// PeerAllocator is an optional interface of links whose Alloc tells every peer of the memory.
+type PeerAllocator interface {
+	// AllocFor is Alloc for memory that only the peer of ep is to access: the others are not
+	// told of it. It does not restrict them. Setup path.
+	AllocFor(ep Endpoint, size int, access Access) (Region, error)
+}
+
+// AllocFor allocates memory that only the peer of ep, an endpoint of l, is to access.
+func AllocFor(l Link, ep Endpoint, size int, access Access) (Region, error) {
+	if a, ok := l.(PeerAllocator); ok {
+		return a.AllocFor(ep, size, access)
+	}
+	return l.Alloc(size, access)
+}
+
 // Mapper is an optional interface of links that map memory of peers.
 type Mapper interface {
 	// Map returns n bytes of the memory of ep's peer to which its key grants this access, for loads,

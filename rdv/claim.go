@@ -27,6 +27,7 @@ const maxClaims = 16
 // slice: this side's, one for each transfer to it that is shared. Zero value: nothing is.
 type claims struct {
 	link   fabric.Link
+	ep     fabric.Endpoint
 	direct fabric.Direct // nil: the link is not suitable
 	by     Carrier
 	least  uint32 // bytes of a message that is offered
@@ -46,7 +47,7 @@ func newClaims(link fabric.Link, ep fabric.Endpoint, h Handler, least int) (c cl
 	caps := link.Caps()
 	by, ok := h.(Carrier)
 	if d, direct := ep.(fabric.Direct); ok && direct && least >= 0 && caps.AtomicCPU && caps.MapsAlloc {
-		c = claims{link: link, direct: d, by: by, least: uint32(least)}
+		c = claims{link: link, ep: ep, direct: d, by: by, least: uint32(least)}
 	}
 	return c
 }
@@ -56,7 +57,7 @@ func (c *claims) open() bool {
 	if c.claimWords != nil || c.direct == nil {
 		return c.direct != nil
 	}
-	reg, err := c.link.Alloc(8*maxClaims, fabric.AccessLocalWrite|fabric.AccessRemoteAtomic)
+	reg, err := fabric.AllocFor(c.link, c.ep, 8*maxClaims, fabric.AccessLocalWrite|fabric.AccessRemoteAtomic)
 	if err != nil { // transfers go on without
 		c.direct = nil
 		return false

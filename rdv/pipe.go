@@ -35,7 +35,7 @@ func (s *source) openPipes(by Means) error {
 		return fmt.Errorf("%w: no staging memory", ErrOptions)
 	}
 	if by == Copy && s.stage.reg == nil {
-		return s.stage.open(s.link, s.opt.Staging, s.least*s.chunks())
+		return s.stage.open(s.link, s.ep, s.opt.Staging, s.least*s.chunks())
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func TestStaging(t *testing.T) {
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var s staging
-		require.NoError(t, s.open(l, size, 1+rng.IntN(20)))
+		require.NoError(t, s.open(l, nil, size, 1+rng.IntN(20)))
 		owner := make([]uint32, size) // number + 1 of the span that has the byte
 		held := map[uint32][2]int{}
 		var order []uint32

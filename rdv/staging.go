@@ -23,8 +23,8 @@ type span struct {
 }
 
 // open allocates size bytes for at most most spans at once.
-func (s *staging) open(link fabric.Link, size, most int) error {
-	reg, err := link.Alloc(size, fabric.AccessRemoteRead)
+func (s *staging) open(link fabric.Link, ep fabric.Endpoint, size, most int) error {
+	reg, err := fabric.AllocFor(link, ep, size, fabric.AccessRemoteRead)
 	if err != nil {
 		return fmt.Errorf("staging memory of %d bytes: %w", size, err)
 	}

@@ -75,7 +75,7 @@ func (ep *endpoint) join(ctx context.Context, a *address) (err error) {
 	}
 	ep.state.Store(stateUp)
 	for _, s := range l.segments {
-		ep.announce(note{typ: msgSegment, seg: s.id, size: s.size, fd: s.fd})
+		s.announceTo(ep)
 	}
 	l.joined = append(l.joined, ep)
 	l.countUsers()

@@ -76,7 +76,7 @@
 //     part of an open segment that was registered separately and closed.
 //   - Memory: 1 MiB per link, and 0.5 MiB of address space per endpoint and side, of which a
 //     page and the ring (16 KiB) are in use until the bounce buffers are. Descriptors: four
-//     per link, one per region of Link.Alloc (peers receive it, map it and close it), one
+//     per link, one per region of Link.Alloc (peers receive it, with AllocFor one of them, map it and close it), one
 //     per endpoint.
 //
 // # Trust

@@ -20,6 +20,7 @@ type segment struct {
 	fd   int
 	base uint64
 	size uint64
+	only *endpoint // whose peer alone maps it; nil: all peers do
 }
 
 // region implements fabric.Region.
@@ -64,7 +65,22 @@ func (l *link) Register(mem []byte, access fabric.Access) (fabric.Region, error)
 // fail for lack of memory. It takes a descriptor. If the system has no descriptor, or less memory
 // available, the error wraps fabric.ErrResources; within a memory cgroup the kernel kills a process of
 // the group instead.
-func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error) {
+func (l *link) Alloc(size int, access fabric.Access) (fabric.Region, error) {
+	return l.alloc(nil, size, access)
+}
+
+// AllocFor implements fabric.PeerAllocator. A rank of many peers has memory for each of them: if all
+// mapped it, the n ranks of a job would make n³ mappings.
+func (l *link) AllocFor(e fabric.Endpoint, size int, access fabric.Access) (fabric.Region, error) {
+	ep, ok := e.(*endpoint)
+	if !ok || ep.link != l {
+		return nil, errors.New("shm: alloc: not an endpoint of this link")
+	}
+	return l.alloc(ep, size, access)
+}
+
+// alloc is Alloc for the peer of only, or of all peers if that is nil.
+func (l *link) alloc(only *endpoint, size int, access fabric.Access) (_ fabric.Region, err error) {
 	if size <= 0 || uint64(size) > maxSegment {
 		return nil, fmt.Errorf("shm: alloc: %w: %d", offheap.ErrSize, size)
 	}
@@ -95,7 +111,7 @@ func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error
 		_ = unix.Close(fd)
 		return nil, errors.Join(fabric.Shortage(err), offheap.Free(mem, offheap.Regions))
 	}
-	seg := &segment{fd: fd, base: fabric.Addr(mem), size: uint64(whole)}
+	seg := &segment{fd: fd, base: fabric.Addr(mem), size: uint64(whole), only: only}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lastSeg++
@@ -113,10 +129,31 @@ func (l *link) Alloc(size int, access fabric.Access) (_ fabric.Region, err error
 		return nil, errors.Join(fmt.Errorf("shm: alloc: %w", err), offheap.Free(mem, offheap.Regions))
 	}
 	r.own, r.heap = seg, true
-	for ep := range l.all {
-		ep.announce(note{typ: msgSegment, seg: seg.id, size: seg.size, fd: fd})
-	}
+	announce(l, seg, seg.note())
 	return r, nil
+}
+
+// note returns the announcement of the segment.
+func (s *segment) note() note { return note{typ: msgSegment, seg: s.id, size: s.size, fd: s.fd} }
+
+// announce sends n to the peers that map the segment. l.mu is held.
+func announce(l *link, s *segment, n note) {
+	if s.only != nil {
+		if _, live := l.all[s.only]; live {
+			s.only.announce(n)
+		}
+		return
+	}
+	for ep := range l.all {
+		ep.announce(n)
+	}
+}
+
+// announceTo announces a segment to one peer, if that maps it. l.mu is held.
+func (s *segment) announceTo(ep *endpoint) {
+	if s.only == nil || s.only == ep {
+		ep.announce(s.note())
+	}
 }
 
 // segmentOf returns the segment of this side that contains [addr, addr+n). l.mu is held.
@@ -218,9 +255,7 @@ func (r *region) withdraw() {
 		return
 	}
 	delete(l.segments, s.id)
-	for ep := range l.all {
-		ep.announce(note{typ: msgGone, seg: s.id, fd: -1})
-	}
+	announce(l, s, note{typ: msgGone, seg: s.id, fd: -1})
 	_ = unix.Close(s.fd)
 }
 
@@ -229,7 +264,7 @@ func (l *link) tellAgain(ep *endpoint, seg uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.segments[seg]; s != nil {
-		ep.announce(note{typ: msgSegment, seg: s.id, size: s.size, fd: s.fd})
+		s.announceTo(ep)
 	}
 }
 

@@ -383,3 +383,47 @@ func TestSleepingAllocatesNothing(t *testing.T) {
 		}
 	}))
 }
+
+// Memory for one peer is mapped by that peer alone, which accesses it without help; others do not
+// hear of it when it is allocated, when they connect, when they ask for it and when it is closed.
+func TestAllocForOnePeer(t *testing.T) {
+	a, b := openPair(t, Options{})
+	x, y := pairOn(t, a, b, fabric.EndpointOptions{})
+	others := [2]*endpoint{}
+	connect := func(i int) *endpoint {
+		other, z := pairOn(t, a, b, fabric.EndpointOptions{})
+		others[i] = other
+		return z
+	}
+	z := connect(0)
+	_, err := b.AllocFor(x, 64, fabric.AccessAll)
+	require.ErrorContains(t, err, "not an endpoint of this link")
+	r, err := b.AllocFor(y, 64, fabric.AccessAll)
+	require.NoError(t, err)
+	connect(1)
+	la := alloc(t, a, 64)
+	testutil.Store64(la.Bytes(), 4711)
+	post(t, x, write(la, 0, 8, r.Key(), 0))
+	require.Equal(t, fabric.StatusOK, await(t, a).Status) // b does not help
+	require.EqualValues(t, 4711, testutil.Load64(r.Bytes()))
+	b.tellAgain(z, b.lastSeg)
+	all := alloc(t, b, 64) // comes last
+	hears := func(ep *endpoint, segs int) {
+		testutil.Eventually(t, testutil.Limit, func() bool {
+			poll(t, a)
+			return len(ep.mem.segs) == segs
+		}, "%d segments", segs)
+	}
+	hears(x, 2)
+	for _, other := range others {
+		hears(other, 1)
+		post(t, other, write(la, 0, 8, all.Key(), 0))
+		require.Equal(t, fabric.StatusOK, await(t, a).Status)
+	}
+	require.NoError(t, r.Close())
+	hears(x, 1)
+	for _, other := range others {
+		hears(other, 1)
+		require.True(t, other.isUp())
+	}
+}
