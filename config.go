@@ -131,10 +131,10 @@ type Config struct {
 	// together. When it is used up, peers without traffic for a second lose their
 	// grown rings; meanwhile senders wait for credit, or announce their messages. Until a
 	// ring has grown, messages longer than 1.7 KB are announced: their sends are complete
-	// only when the peer has a receive for them. RMA_RING_MEMORY overrides it. Zero: each
-	// peer that messages are exchanged with gets rings of 512 KiB at once, 1 MiB with the
-	// copy, and rings on paths that have more in flight grow, by 128 MiB for all peers
-	// together.
+	// only when the peer has a receive for them. RMA_RING_MEMORY overrides it. Zero: 128 MiB
+	// in jobs of more than 64 ranks. In smaller ones each peer that messages are exchanged
+	// with gets rings of 512 KiB at once, 1 MiB with the copy, and only rings on paths that
+	// have more in flight grow, by 128 MiB for all peers together.
 	RingMemory int
 
 	// RingLimit bounds the bytes of a ring that has grown; at least 64 KiB. Rings grow beyond
@@ -226,6 +226,13 @@ const (
 	SamplingForce  Sampling = "force"  // a new measurement
 	SamplingOff    Sampling = "off"    // no measurement: default parameters for the kind of link
 )
+
+// wholeRings is the most ranks of a job whose rings for messages have their default size at once. In
+// a larger job, where that takes up to 1 MiB for each rank, they are small at first.
+const wholeRings = 64
+
+// smallRings reports whether rings for messages are small at first, in a job of that many ranks.
+func (c *Config) smallRings(size int) bool { return c.RingMemory > 0 || size > wholeRings }
 
 // policy returns the policy for Mode and ModeTable, which are valid, on a link.
 func (c *Config) policy(link string) (p logp.Policy) {

@@ -138,8 +138,8 @@ func startProgress(e *Engine) error {
 	return nil
 }
 
-// defaultRingMemory bounds the rings that paths with much in flight get if Config.RingMemory is
-// not set: four peers at the default of Config.RingLimit, a ring and a copy of one each.
+// defaultRingMemory bounds the rings that have grown if Config.RingMemory is not set: four peers at
+// the default of Config.RingLimit, a ring and a copy of one each.
 const defaultRingMemory = 128 << 20
 
 // openMemory allocates the engine's memory on each link.

@@ -125,7 +125,7 @@ var engineSettings = []Setting{
 		Where: "internal/message", Since: "0.1",
 	},
 	{
-		Env: "RMA_RING_MEMORY", Field: "RingMemory", Type: Type{Kind: Bytes, Min: 1 << 16, Max: 1<<31 - 1}, Else: "rings of 512 KiB for each peer that messages are exchanged with, and 128 MiB for rings that grow because their path has more in flight",
+		Env: "RMA_RING_MEMORY", Field: "RingMemory", Type: Type{Kind: Bytes, Min: 1 << 16, Max: 1<<31 - 1}, Else: "128 MiB in jobs of more than 64 ranks; in others rings of 512 KiB for each peer that messages are exchanged with, and 128 MiB for rings that grow because their path has more in flight",
 		What:  "rings for messages begin with 16 KiB for each peer, copies at senders included, and follow the traffic; memory of the larger ones, over all peers. When it is used up, peers without traffic give theirs back",
 		Why:   "1 MiB a peer is too much for a rank that exchanges messages with a thousand peers; but until a ring has grown, messages longer than 1.7 KB are announced, and their sends end only when there is a receive",
 		Where: "eager", Since: "0.1",
