@@ -34,7 +34,8 @@
 //   - The loss of a connection fails the requests of its endpoint, unless the endpoint continues on
 //     another connection ([Resumer]).
 //   - An atomic that was executed, but whose result was lost with a connection of a Resumer, fails alone, with
-//     [StatusLostResult]; only that completion is not the end of its endpoint.
+//     [StatusLostResult], and one that another link that carries on the endpoint cannot execute ([Carried]) with
+//     [StatusApart]; only these completions are not the end of their endpoint.
 //   - Any other failed request, the first, moves its endpoint to the error state: requests behind it
 //     complete with [StatusFlushed] and [Endpoint.Post] returns [ErrDown]. Other endpoints
 //     of the link are not affected. The endpoint cannot be repaired: close it and connect a

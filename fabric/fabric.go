@@ -134,8 +134,22 @@ type Fork interface {
 	Fallible
 
 	// Over returns the link that carries the requests of ep, an endpoint that Forked.Settle has returned,
-	// and whether atomics over it exclude those that other peers of the target may post over the first link.
+	// and whether atomics over it exclude those that other peers of the target may post over the first link. Both may
+	// change when OpPath says that ep continues on another connection.
 	Over(ep Endpoint) (l Link, atomics bool)
+}
+
+// Carried is implemented by links whose endpoints can continue by endpoints of another link, carriers.
+type Carried interface {
+	// CarryOn says how carriers are created. It is called before the first endpoint is.
+	CarryOn(by func(EndpointOptions) (Endpoint, error))
+
+	// Carries reports whether the requests of ep are carried by the other link. Any goroutine may call it.
+	Carries(ep Endpoint) bool
+
+	// Completed makes a completion of a carrier one of the endpoint that it carries. It returns false if there
+	// is none, or the next Poll returns it. It leaves completions of other endpoints as they are. Owner's.
+	Completed(c *Completion) bool
 }
 
 // Forked is an endpoint of a Fork until it is connected.

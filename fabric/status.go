@@ -23,6 +23,7 @@ const (
 	StatusNotReady               // the target lacked room for a notification for too long
 	StatusUnknown                // a code unknown to this version
 	StatusLostResult             // an atomic that was executed, but its result was lost with a connection (Resumer)
+	StatusApart                  // an atomic that was not executed: it would not exclude others' (Carried)
 	numStatus
 )
 
@@ -38,6 +39,8 @@ var (
 	ErrNotReady        = errors.New("target not ready: its notification queue stayed full")
 	ErrUnknownStatus   = errors.New("unknown completion status")
 	ErrLostResult      = errors.New("the result of an atomic that was executed is lost with the connection, which was made again: read the word before repeating the operation")
+
+	errApart = fmt.Errorf("%w: an atomic that would not exclude those of others over the peer's device, which carries the connection no longer", ErrNotSupported)
 
 	ErrNotSupported = errors.New("not supported")
 	ErrNotConnected = errors.New("endpoint is not connected")
@@ -68,6 +71,7 @@ var statusErr = [numStatus]error{
 	StatusNotReady:        ErrNotReady,
 	StatusUnknown:         ErrUnknownStatus,
 	StatusLostResult:      ErrLostResult,
+	StatusApart:           errApart,
 }
 
 // Err returns the sentinel of the status, nil for StatusOK.
@@ -77,6 +81,9 @@ func (s Status) Err() error {
 	}
 	return statusErr[s]
 }
+
+// Alone reports whether a request that fails so is not the end of its endpoint.
+func (s Status) Alone() bool { return s == StatusLostResult || s == StatusApart }
 
 // String describes the status.
 func (s Status) String() string {

@@ -1,6 +1,7 @@
 // Package fallback makes one link of two: RDMA, say, and TCP. An endpoint is connected over the first, or,
 // if one of the two sides cannot use that (Fallible), or asks for the second (EndpointOptions.Second), over
-// the second. It stays with its link: when it is down, a new one may use the other.
+// the second. It stays with its link, unless the first lets the second carry on its endpoints (fabric.Carried): when it is
+// down, a new one may use the other.
 //
 // Regions belong to both, with the keys of the first, so that keys that peers hold remain valid whatever
 // carries their requests. If the device of the first is gone, new regions belong to the second alone.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/fabrictest"
+	"github.com/seed33544411/rma/fabric/internal/fds"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/fabric/tcp"
 	"github.com/seed33544411/rma/internal/testutil"
@@ -214,4 +215,65 @@ func TestBadAddresses(t *testing.T) {
 	}
 	_, err = parseAddress(append(good, make([]byte, fabric.MaxAddress)...))
 	require.ErrorIs(t, err, fabric.ErrBadAddress)
+}
+
+// carrying is a link whose endpoint the second link carries.
+type carrying struct {
+	*sim.Link
+	by  func(fabric.EndpointOptions) (fabric.Endpoint, error)
+	ep  fabric.Endpoint
+	got []fabric.Completion
+}
+
+const carrierID = 1 << 31
+
+func (l *carrying) CarryOn(by func(fabric.EndpointOptions) (fabric.Endpoint, error)) { l.by = by }
+
+func (l *carrying) Carries(ep fabric.Endpoint) bool { return ep == l.ep }
+
+func (l *carrying) Completed(c *fabric.Completion) bool {
+	if c.EP != carrierID {
+		return true
+	}
+	l.got = append(l.got, *c)
+	c.EP = 7
+	return c.Op == fabric.OpNotify
+}
+
+// Completions of carriers go to the first link, and what it makes of them to the caller.
+func TestCarriers(t *testing.T) {
+	ls, sims := two(t)
+	var firsts [2]*carrying
+	var eps [2]fabric.Endpoint
+	for i, l := range ls {
+		var err error
+		firsts[i] = &carrying{Link: sims[i]}
+		ls[i], err = New(firsts[i], l.second)
+		require.NoError(t, err)
+		require.NoError(t, fds.Close(l.fd)) // of the link that is not used
+		eps[i], err = firsts[i].by(fabric.EndpointOptions{ID: carrierID})
+		require.NoError(t, err)
+		firsts[i].ep, err = ls[i].NewEndpoint(fabric.EndpointOptions{ID: 7})
+		require.NoError(t, err)
+		over, atomics := ls[i].Over(firsts[i].ep)
+		require.Equal(t, "tcp", over.Name())
+		require.False(t, atomics)
+	}
+	ctx, done := testutil.Context(t, testutil.Limit), make(chan error, 1)
+	addrs := [2][]byte{eps[0].Address(), eps[1].Address()}
+	go func() { done <- eps[1].Connect(ctx, addrs[0]) }()
+	require.NoError(t, eps[0].Connect(ctx, addrs[1]))
+	require.NoError(t, <-done)
+	_, err := eps[0].Post([]fabric.WR{{Op: fabric.OpWrite, ID: 5, Flags: fabric.FlagSignaled | fabric.FlagNotify, Imm: 3}})
+	require.NoError(t, err)
+	var told []fabric.Completion
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		var cs [4]fabric.Completion
+		require.Zero(t, ls[0].Poll(cs[:]), "the first link has taken it")
+		told = append(told, cs[:ls[1].Poll(cs[:])]...)
+		return len(firsts[0].got) > 0 && len(told) > 0
+	}, "both have a completion")
+	require.Equal(t, []fabric.Completion{{ID: 5, EP: carrierID, Op: fabric.OpWrite}}, firsts[0].got)
+	require.Equal(t, []fabric.Completion{{EP: 7, Op: fabric.OpNotify, Imm: 3}}, told)
+	require.NoError(t, errors.Join(ls[0].Close(), ls[1].Close()))
 }

@@ -16,6 +16,7 @@ type Link struct {
 	second      fabric.Link // nil: there is none on this side
 	namer       fabric.Namer
 	serving     fabric.Serving // of second; nil: it cannot tell
+	carried     fabric.Carried // the first, if its endpoints can continue by second's; else nil
 	caps        fabric.Caps
 	fd          int
 	used        atomic.Bool // second may have connected endpoints
@@ -49,6 +50,12 @@ func New(first, second fabric.Link) (*Link, error) {
 	}
 	l.second, l.namer, l.fd = second, namer, fd
 	l.serving, _ = second.(fabric.Serving)
+	if l.carried, _ = first.(fabric.Carried); l.carried != nil {
+		l.carried.CarryOn(func(o fabric.EndpointOptions) (fabric.Endpoint, error) {
+			l.used.Store(true)
+			return second.NewEndpoint(o)
+		})
+	}
 	return l, nil
 }
 
@@ -72,16 +79,34 @@ func (l *Link) Poll(cs []fabric.Completion) int {
 	if !l.used.Load() {
 		return l.Link.Poll(cs)
 	}
-	a, b := l.Link, l.second
+	n := 0
 	if l.after {
-		a, b = b, a
+		n = l.pollSecond(cs)
+	}
+	if n < len(cs) {
+		n += l.Link.Poll(cs[n:])
+	}
+	if !l.after && n < len(cs) {
+		n += l.pollSecond(cs[n:])
 	}
 	l.after = !l.after
-	n := a.Poll(cs)
-	if n < len(cs) {
-		n += b.Poll(cs[n:])
-	}
 	return n
+}
+
+// pollSecond polls the second link. Completions of endpoints that carry the first's are the first's.
+func (l *Link) pollSecond(cs []fabric.Completion) int {
+	n := l.second.Poll(cs)
+	if l.carried == nil {
+		return n
+	}
+	kept := 0
+	for i := range cs[:n] {
+		if l.carried.Completed(&cs[i]) {
+			cs[kept] = cs[i]
+			kept++
+		}
+	}
+	return kept
 }
 
 // Served implements fabric.Serving.
@@ -120,6 +145,9 @@ func (l *Link) Over(ep fabric.Endpoint) (fabric.Link, bool) {
 	defer l.mu.Unlock()
 	if atomics, is := l.over[ep]; is {
 		return l.second, atomics
+	}
+	if l.carried != nil && l.carried.Carries(ep) {
+		return l.second, false
 	}
 	return l.Link, true
 }

@@ -12,13 +12,13 @@ import (
 // An address on the wire, little-endian:
 //
 //	 0  magic "RMAi"
-//	 4  version, 3
+//	 4  version, 4
 //	 5  path MTU, as verbs.MTU
 //	 6  reads and atomics answered at once
 //	 7  link layer, as verbs.LinkLayer
 //	 8  LID (2)
 //	10  operations that the device lacks: 1 writes with immediate, 2 atomics
-//	11  ports over which the endpoint continues on another queue pair, 0: it does not
+//	11  ports over which the endpoint continues on another queue pair, 0: it does not; with 128: and by a carrier
 //	12  GID (16)
 //	28  queue pair number (4)
 //	32  first packet sequence number (4)
@@ -29,20 +29,22 @@ import (
 // makes this side send packets to a wrong destination until PeerTimeout.
 const (
 	addrMagic   = "RMAi"
-	addrVersion = 3
+	addrVersion = 4
 	addrSize    = 40
+	addrCarries = 1 << 7
 )
 
 type address struct {
-	mtu   verbs.MTU
-	reads uint8
-	layer verbs.LinkLayer
-	lacks lacks
-	lid   uint16
-	ports uint8 // over which it continues on another queue pair; 0: it does not
-	gid   verbs.GID
-	qpn   uint32
-	psn   uint32
+	mtu     verbs.MTU
+	reads   uint8
+	layer   verbs.LinkLayer
+	lacks   lacks
+	lid     uint16
+	ports   uint8 // over which it continues on another queue pair; 0: it does not
+	carries bool  // it continues by a carrier
+	gid     verbs.GID
+	qpn     uint32
+	psn     uint32
 }
 
 // lacks is the set of operations that a device does not have, for which its endpoints send
@@ -65,7 +67,11 @@ func (a *address) append(b []byte) []byte {
 	b = append(b, addrMagic...)
 	b = append(b, addrVersion, byte(a.mtu), a.reads, byte(a.layer))
 	b = binary.LittleEndian.AppendUint16(b, a.lid)
-	b = append(b, byte(a.lacks), a.ports)
+	ports := a.ports
+	if a.carries {
+		ports |= addrCarries
+	}
+	b = append(b, byte(a.lacks), ports)
 	b = append(b, a.gid[:]...)
 	b = binary.LittleEndian.AppendUint32(b, a.qpn)
 	b = binary.LittleEndian.AppendUint32(b, a.psn)
@@ -91,10 +97,10 @@ func parseAddress(b []byte) (a address, err error) {
 	}
 	a = address{
 		lacks: lacks(b[10]), mtu: verbs.MTU(b[5]), reads: b[6], layer: verbs.LinkLayer(b[7]), lid: binary.LittleEndian.Uint16(b[8:]),
-		gid: verbs.GID(b[12:28]), qpn: binary.LittleEndian.Uint32(b[28:]), psn: binary.LittleEndian.Uint32(b[32:]), ports: b[11],
+		gid: verbs.GID(b[12:28]), qpn: binary.LittleEndian.Uint32(b[28:]), psn: binary.LittleEndian.Uint32(b[32:]), ports: b[11] &^ addrCarries, carries: b[11]&addrCarries != 0,
 	}
 	switch {
-	case a.lacks > lacksImm|lacksAtomics || a.ports > maxPorts:
+	case a.lacks > lacksImm|lacksAtomics || a.ports > maxPorts || a.carries && a.ports == 0:
 		return bad("reserved bits are not zero")
 	case !a.mtu.Valid():
 		return bad("path MTU %v", a.mtu)

@@ -20,7 +20,7 @@ var golden = address{
 	gid:   verbs.GID(netip.MustParseAddr("::ffff:10.9.0.1").As16()), qpn: 0x123456, psn: 0xabcdef,
 }
 
-const goldenHex = "524d4169" + "03051002" + "02010200" + "00000000000000000000ffff0a090001" + "56341200" + "efcdab00"
+const goldenHex = "524d4169" + "04051002" + "02010200" + "00000000000000000000ffff0a090001" + "56341200" + "efcdab00"
 
 func TestAddressGoldenBytes(t *testing.T) {
 	b := golden.append([]byte{9})[1:]
@@ -56,6 +56,7 @@ func TestFieldsAreChecked(t *testing.T) {
 		"mtu 0":            func(a *address) { a.mtu = 0 },
 		"mtu 6":            func(a *address) { a.mtu = 6 },
 		"many ports":       func(a *address) { a.ports = maxPorts + 1 },
+		"carrier alone":    func(a *address) { a.ports, a.carries = 0, true },
 		"lacks more":       func(a *address) { a.lacks = 4 },
 		"no reads":         func(a *address) { a.reads = 0 },
 		"management pair":  func(a *address) { a.qpn = 1 },
@@ -74,12 +75,13 @@ func TestFieldsAreChecked(t *testing.T) {
 	a.layer, a.gid = verbs.LinkInfiniBand, verbs.GID{} // the LID suffices
 	_, err := parseAddress(a.append(nil))
 	require.NoError(t, err)
-	a.ports = 2
+	a.ports, a.carries = 2, true
 	again, err := parseAddress(a.append(nil))
 	require.NoError(t, err)
 	require.Equal(t, uint8(2), again.ports)
+	require.True(t, again.carries)
 	future := golden.append(nil)
-	future[4] = 4
+	future[4] = addrVersion + 1
 	_, err = parseAddress(future)
 	require.ErrorContains(t, err, "same release")
 }

@@ -107,6 +107,7 @@ func TestHostAtomicsOnOneSide(t *testing.T) {
 type side struct {
 	tb  testing.TB
 	l   *Link
+	any fabric.Link // l, or one that falls back from it
 	ep  *endpoint
 	mem fabric.Region
 	cs  [64]fabric.Completion
@@ -115,15 +116,21 @@ type side struct {
 func pair(tb testing.TB, o fabric.EndpointOptions) (a, b *side) { return pairOf(tb, Options{}, o) }
 
 func pairOf(tb testing.TB, lo Options, o fabric.EndpointOptions) (a, b *side) {
+	return pairBy(tb, lo, o, func(l fabric.Link) fabric.Link { return l })
+}
+
+// pairBy is pairOf with links that by makes of those of the devices.
+func pairBy(tb testing.TB, lo Options, o fabric.EndpointOptions, by func(fabric.Link) fabric.Link) (a, b *side) {
 	la, lb := open2Of(tb, lo)
-	mk := func(l fabric.Link) *side {
-		s := &side{tb: tb, l: l.(*Link)}
+	mk := func(first fabric.Link) *side {
+		l := by(first)
+		s := &side{tb: tb, l: first.(*Link), any: l}
 		tb.Cleanup(func() { require.NoError(tb, l.Close()) })
 		var err error
 		s.mem, err = l.Alloc(1<<20, fabric.AccessAll)
 		require.NoError(tb, err)
 		tb.Cleanup(func() { require.NoError(tb, s.mem.Close()) })
-		ep, err := l.NewEndpoint(o)
+		ep, err := first.NewEndpoint(o)
 		require.NoError(tb, err)
 		s.ep = ep.(*endpoint)
 		return s

@@ -121,6 +121,7 @@
 //	resume.go    another queue pair in place of one that failed: what is posted to it again
 //	rejoin.go    how both sides agree on it; resumeletter.go: by which letters
 //	spare.go     queue pairs over another port, on another device perhaps
+//	carry.go     another link's endpoint in the place of the last one
 //	poll.go      completions from it, in the seam's terms; sleeping on FD
 //
 // Imports verbs, fabric, fabric/internal/softlink, internal/offheap. Tests that

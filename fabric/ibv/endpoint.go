@@ -41,6 +41,7 @@ const (
 	slotAsk                        // asks the peer for an atomic, see mailbox
 	slotAnswer                     // answers the peer, not a request of the caller
 	slotLost                       // an atomic that was executed, whose result is lost
+	slotApart                      // an atomic that the carrier does not execute
 )
 
 // Bits of a request's ID at the device: the endpoint's place in Link.eps, the
@@ -89,10 +90,13 @@ type endpoint struct {
 
 	mail *mailbox // nil where the device needs none
 
-	again *resumption    // nil: the endpoint ends with its queue pair
-	keeps bool           // again is used: the peer's endpoint continues as well
-	over  *spare         // the port that it uses, nil: the link's own
-	from  verbs.GIDEntry // of that port, to send from
+	again   *resumption     // nil: the endpoint ends with its queue pair
+	keeps   bool            // again is used: the peer's endpoint continues as well
+	over    *spare          // the port that it uses, nil: the link's own
+	from    verbs.GIDEntry  // of that port, to send from
+	carry   fabric.Endpoint // carries the requests in the place of the queue pair; nil: none
+	carried atomic.Bool     // it does
+	apart   bool            // its atomics do not exclude those of the link's own device
 
 	closing   bool // the queue pair has been destroyed
 	room      int  // entries of the completion queue that it may need
@@ -235,6 +239,7 @@ func (e *endpoint) Address() []byte {
 	a := address{mtu: l.mtu, reads: uint8(l.opt.MaxReads), layer: l.attr.LinkLayer, lid: l.attr.LID, gid: e.from.GID, lacks: e.l.lacks(), qpn: e.qp.Num(), psn: e.psn}
 	if e.again != nil {
 		a.ports = uint8(1 + len(e.l.opt.Spares))
+		a.carries = carriable(e)
 	}
 	return a.append(nil)
 }
@@ -277,7 +282,7 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 		e.timeout = int64(float64(int64(4096)<<attr.Timeout) / cpu.NsPerTick())
 	}
 	if e.again != nil && a.ports > 0 {
-		if err := e.again.begin(attr.PathMTU, int(a.ports)); err != nil {
+		if err := e.again.begin(attr.PathMTU, &a); err != nil {
 			return err
 		}
 	}
@@ -291,6 +296,9 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 	}
 	return nil
 }
+
+// carriable reports whether a carrier can execute all requests of e but atomics.
+func carriable(e *endpoint) bool { return e.again != nil && e.l.carriers != nil && e.mail == nil }
 
 // accept parses the peer's address, with which e may connect.
 func accept(e *endpoint, peer []byte) (a address, err error) {
@@ -392,6 +400,9 @@ func errDown(c fabric.Completion) error { return fmt.Errorf("%w: %w", fabric.Err
 func finish(e *endpoint, c fabric.Completion) {
 	// A failure here has no remedy; usually the queue pair is in the error state already.
 	_ = e.qp.ToErr()
+	if e.carry != nil {
+		_ = e.carry.Close()
+	}
 	e.flush()
 	e.state.Store(stDown)
 	e.l.push(fabric.Completion{EP: e.id, Op: fabric.OpDown, Status: c.Status, Vendor: c.Vendor})
@@ -429,6 +440,9 @@ func (e *endpoint) Close() error {
 	}
 	e.setErr(fmt.Errorf("ibv endpoint: %w", fabric.ErrClosed))
 	e.closing = true
+	if e.carry != nil {
+		_ = e.carry.Close()
+	}
 	l.pump()
 	e.flush()
 	e.state.Store(stClosed)

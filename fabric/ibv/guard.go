@@ -33,7 +33,7 @@ func (e *endpoint) held(w *fabric.WR) bool {
 // silent reports whether Post must not post to the device: nothing has completed for the
 // device's time-out, and every further request would restart the timer.
 func (e *endpoint) silent() bool {
-	if !e.guarded {
+	if !e.guarded || e.carry != nil {
 		return false
 	}
 	if e.head == e.tail {
@@ -55,7 +55,7 @@ func look(l *Link) {
 	}
 	for _, e := range l.failing() {
 		switch {
-		case e == nil || !e.keeps || e.state.Load() != stConnected:
+		case e == nil || !e.keeps || e.carry != nil || e.state.Load() != stConnected:
 		case e.guarded && e.head != e.tail && cpu.Ticks()-e.moved > 2*(maxRetries+1)*e.timeout:
 			if e.again.takes(verbs.WCFlushErr) {
 				suspend(e, errStuck)
@@ -125,6 +125,14 @@ func (e *endpoint) cure() {
 	if e.cell != nil {
 		binary.NativeEndian.PutUint64(e.cell, e.before)
 		e.cell = nil
+	}
+}
+
+// heal does so if that is the atomic in s.
+func heal(e *endpoint, s *slot) {
+	if s.flags&slotPoison != 0 {
+		e.cure()
+		s.flags &^= slotPoison
 	}
 }
 

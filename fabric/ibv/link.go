@@ -40,6 +40,8 @@ type Link struct {
 	adapter
 	spares spares
 
+	carriers func(fabric.EndpointOptions) (fabric.Endpoint, error) // see fabric.Carried; nil: there are none
+
 	mu      sync.Mutex // guards the following, for set-up
 	regions map[*region]struct{}
 	gens    []uint16 // number of uses of each slot of eps
@@ -124,3 +126,6 @@ func (l *Link) guards(wire bool) bool {
 	}
 	return l.soft && wire
 }
+
+// CarryOn implements fabric.Carried.
+func (l *Link) CarryOn(by func(fabric.EndpointOptions) (fabric.Endpoint, error)) { l.carriers = by }

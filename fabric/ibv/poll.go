@@ -171,6 +171,12 @@ func (l *Link) handle(at *adapter, w *verbs.WC, c *fabric.Completion, refill boo
 		l.failed(e, w, seq)
 		return false
 	}
+	return succeeded(e, seq, c)
+}
+
+// succeeded processes the success of slot seq, and of those before it. It reports whether it set c.
+// Hot path.
+func succeeded(e *endpoint, seq uint32, c *fabric.Completion) bool {
 	s := &e.slots[seq&e.mask()]
 	if e.lost(s) {
 		e.down(fabric.Completion{Status: fabric.StatusUnknown, Vendor: VendorLostResult}, seq, true)
@@ -179,15 +185,55 @@ func (l *Link) handle(at *adapter, w *verbs.WC, c *fabric.Completion, refill boo
 	e.head = seq + 1
 	e.completed(s)
 	e.mail.settle()
-	if f := s.flags & (slotSignaled | slotMore | slotLost); f != slotSignaled {
-		if f&slotLost == 0 {
+	if f := s.flags & (slotSignaled | slotMore | slotLost | slotApart); f != slotSignaled {
+		if f&(slotLost|slotApart) == 0 {
 			return false
 		}
 		*c = fabric.Completion{ID: s.id, EP: e.id, Op: s.op, Status: fabric.StatusLostResult, Vendor: VendorLostResult}
+		if f&slotApart != 0 {
+			c.Status, c.Vendor = fabric.StatusApart, 0
+		}
 		return true
 	}
 	*c = fabric.Completion{ID: s.id, EP: e.id, Op: s.op}
 	return true
+}
+
+// Carries implements fabric.Carried.
+func (l *Link) Carries(ep fabric.Endpoint) bool {
+	e, is := ep.(*endpoint)
+	return is && e.carried.Load()
+}
+
+// Completed implements fabric.Carried.
+// Hot path, of endpoints with a carrier.
+func (l *Link) Completed(c *fabric.Completion) (set bool) {
+	if c.EP&carriedBit == 0 {
+		return true
+	}
+	eps := *l.eps.Load()
+	idx, gen := int(c.EP&(maxEndpoints-1)), uint64(c.EP&^carriedBit)>>16
+	if idx >= len(eps) || eps[idx] == nil || eps[idx].carry == nil || eps[idx].gen != gen {
+		return false
+	}
+	e := eps[idx]
+	l.extend()
+	switch st := e.state.Load(); {
+	case st == stDown || st == stClosed || c.Op == fabric.OpPath:
+	case c.Op == fabric.OpNotify:
+		c.EP = e.id
+		return true
+	case st == stSuspended:
+		e.again.failed = true
+	case c.Op == fabric.OpDown:
+		e.down(fabric.Completion{Op: fabric.OpDown, Status: c.Status, Vendor: c.Vendor}, 0, false)
+	case c.Status != fabric.StatusOK:
+		e.down(fabric.Completion{Status: c.Status, Vendor: c.Vendor}, uint32(c.ID), true)
+	default:
+		set = succeeded(e, uint32(c.ID), c)
+		e.again.carryOn()
+	}
+	return set
 }
 
 // received processes the completion of a receive.
@@ -321,7 +367,7 @@ func (l *Link) happened(at *adapter, ev verbs.AsyncEvent) {
 		at.gone.Store(true)
 	}
 	for _, e := range l.failing() {
-		if e == nil || e.at() != at || ev.Type != verbs.EventCQErr && ev.Type != verbs.EventDeviceFatal && ev.QPN != e.qp.Num() {
+		if e == nil || e.carry != nil || e.at() != at || ev.Type != verbs.EventCQErr && ev.Type != verbs.EventDeviceFatal && ev.QPN != e.qp.Num() {
 			continue
 		}
 		if ev.Type == verbs.EventQPFatal && e.again.takes(verbs.WCFlushErr) {
@@ -345,7 +391,7 @@ func eventStatus(t verbs.EventType) fabric.Status {
 // abandon lets endpoints continue over another port, if they can: theirs is down.
 func (l *Link) abandon(at *adapter) {
 	for _, e := range l.failing() {
-		if e != nil && e.at() == at && e.keeps && e.again.ports > 1 && e.again.takes(verbs.WCRetryExcErr) {
+		if e != nil && e.carry == nil && e.at() == at && e.keeps && e.again.ports > 1 && e.again.takes(verbs.WCRetryExcErr) {
 			suspend(e, errPortDown)
 		}
 	}
@@ -354,7 +400,7 @@ func (l *Link) abandon(at *adapter) {
 // broken takes the endpoints of a port down: its completion queue no longer works.
 func (l *Link) broken(at *adapter) {
 	for _, e := range l.failing() {
-		if e != nil && e.at() == at {
+		if e != nil && e.carry == nil && e.at() == at {
 			e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
 		}
 	}

@@ -17,7 +17,7 @@ func (e *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	if e.silent() {
 		return 0, nil
 	}
-	if e.over != nil && !e.over.atomics {
+	if e.apart {
 		if n, err = apart(e, wrs); err != nil {
 			return 0, err
 		}

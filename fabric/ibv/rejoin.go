@@ -1,6 +1,7 @@
 package ibv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func (r *resumption) rejoin(ctx context.Context, by *fabric.Courier) error {
 	e := r.e
 	st := stDown
 	by.Own(func() {
-		if e.state.Load() == stConnected && by.Sent() {
+		if e.state.Load() == stConnected && e.carry == nil && by.Sent() {
 			if e.l.pump(); e.state.Load() == stConnected && e.keeps {
 				suspend(e, errRecalled)
 			}
@@ -59,7 +60,7 @@ func (r *resumption) rejoin(ctx context.Context, by *fabric.Courier) error {
 	})
 	switch st {
 	case stConnected:
-		return nil
+		return r.ignore(ctx, by)
 	case stSuspended:
 	default:
 		return r.refuse(ctx, by)
@@ -71,6 +72,16 @@ func (r *resumption) rejoin(ctx context.Context, by *fabric.Courier) error {
 		err = r.turn(ctx, by)
 	}
 	return err
+}
+
+// ignore takes the letters to an endpoint that has a connection. Its carrier tells what the peer's has to say.
+func (r *resumption) ignore(ctx context.Context, by *fabric.Courier) error {
+	for r.e.carry != nil && by.Sent() {
+		if _, err := by.Next(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refuse takes the letters to an endpoint that is down. It returns errEnded if the peer's is as well, or knows
@@ -102,6 +113,8 @@ func (r *resumption) turn(ctx context.Context, by *fabric.Courier) error {
 	}
 	r.next, r.heard, r.lives, r.adopted, r.refused = r.port, false, false, false, nil
 	switch {
+	case r.last:
+		r.next = lastAttempt
 	case r.ports > 1 && errors.Is(r.why, fabric.ErrPeerGone):
 		r.next++ // nobody answers over this port
 	case errors.Is(r.why, errHome):
@@ -117,6 +130,10 @@ func (r *resumption) turn(ctx context.Context, by *fabric.Courier) error {
 // attempt is attempt next at the connection. It returns errMoved, and what comes next in next, if there must be
 // another one.
 func (r *resumption) attempt(ctx context.Context, by *fabric.Courier) error {
+	if r.carries && r.next > maxAttempt {
+		r.next = lastAttempt
+		return r.carried(ctx, by)
+	}
 	x, from, names, err := r.choose()
 	if err != nil {
 		return err
@@ -290,7 +307,7 @@ func (r *resumption) take(ctx context.Context, by *fabric.Courier) error {
 	if err != nil {
 		return err
 	}
-	if x.round != r.round || r.adopted && x.expected != r.theirs.expected || r.ports == 1 && x.attempt != 0 {
+	if x.round != r.round || r.adopted && x.expected != r.theirs.expected || !r.may(&x) {
 		return errBadLetter
 	}
 	r.lives = true
@@ -305,7 +322,7 @@ func (r *resumption) take(ctx context.Context, by *fabric.Courier) error {
 	case x.kind == kindStopped:
 		r.theirs, r.heard = x, true
 		return nil
-	case x.expected != r.theirs.expected || x.address != r.theirs.address || len(r.theirs.names)+len(x.names) > maxNames:
+	case x.expected != r.theirs.expected || x.address != r.theirs.address || !bytes.Equal(x.carrier, r.theirs.carrier) || len(r.theirs.names)+len(x.names) > maxNames:
 		return errBadLetter
 	case x.kind == kindReady:
 		r.ready = true
@@ -315,6 +332,14 @@ func (r *resumption) take(ctx context.Context, by *fabric.Courier) error {
 	}
 	r.theirs.names, r.theirs.more, r.named = append(r.theirs.names, x.names...), x.more, true
 	return nil
+}
+
+// may reports whether the peer may send a letter about that attempt.
+func (r *resumption) may(x *resumeLetter) bool {
+	if x.attempt == lastAttempt {
+		return r.carries
+	}
+	return r.ports > 1 || x.attempt == 0
 }
 
 // drain waits until the device has flushed the markers: it has processed no packet after that, so that the
@@ -340,6 +365,7 @@ func (r *resumption) stop() error {
 	if r.deaf {
 		psn, r.deaf = r.first, false
 	}
+	r.last = r.ending()
 	r.round++
 	r.mine = resumeLetter{round: r.round, expected: psn}
 	return nil
@@ -371,6 +397,7 @@ func (r *resumption) renew(x *spare, from verbs.GIDEntry) error {
 	e.mu.Lock()
 	r.old = append(r.old, e.qp)
 	e.qp, e.over, e.from, e.psn = qp, x, from, rand.Uint32()&psnMask
+	e.apart = x != nil && !x.atomics
 	e.mu.Unlock()
 	l.mu.Lock()
 	retag(e)
@@ -400,7 +427,7 @@ func (r *resumption) connect(ctx context.Context, by *fabric.Courier) error {
 	if min(a.mtu, e.at().mtu) < mtu {
 		return fmt.Errorf("%w: path MTU %v", errBadLetter, a.mtu)
 	}
-	for {
+	for begun := time.Now(); ; {
 		e.mu.Lock()
 		if e.state.Load() != stSuspended {
 			e.mu.Unlock()
@@ -420,6 +447,10 @@ func (r *resumption) connect(ctx context.Context, by *fabric.Courier) error {
 		}
 		if merr := r.elsewhere(); merr != nil {
 			return merr
+		}
+		if r.carries && time.Since(begun) > e.opt.PeerTimeout/carryPart {
+			r.next, r.refused = lastAttempt, errors.Join(r.refused, err)
+			return errMoved
 		}
 		if by.Sent() {
 			if err := r.take(ctx, by); err != nil {

@@ -27,7 +27,7 @@ import (
 // The new queue pair has another number and begins with a random packet number: what is left of the old
 // one in the network changes no memory.
 //
-// How the two sides agree on the next connection is in rejoin.go, and over which port in spare.go.
+// How the two sides agree on the next connection is in rejoin.go, over which port in spare.go, and without any in carry.go.
 
 const (
 	// pause is the time between two looks at what the device or the network does.
@@ -36,6 +36,9 @@ const (
 	// resumeTimes is the number of PeerTimeouts in which the endpoint must continue, and in which, and in one
 	// more for each further port, the first outstanding request must complete after it was lost once.
 	resumeTimes = 2
+
+	// carryPart is the part of PeerTimeout in which a queue pair must be connected, before the endpoint gets a carrier.
+	carryPart = 2
 
 	// minAnswer is the least time in which the peer must answer the first letter, see resumption.patience.
 	minAnswer = 100 * time.Millisecond
@@ -70,6 +73,8 @@ type resumption struct {
 	since time.Time // the first loss with that head
 	stuck int       // losses since
 
+	carries bool              // the last attempt is over a carrier
+	list    []fabric.WR       // for what is posted to it
 	ports   int               // over which both sides can continue
 	port    int               // in use, 0: the link's own
 	away    away              // from the link's own
@@ -91,6 +96,9 @@ type resumption struct {
 	named        bool        // its next letter of names
 	adopted      bool        // the peer's word for what it has executed, in this round
 	next         int         // attempt
+	last         bool        // the carrier is next
+	silences     int         // queue pairs in a row that have failed in silence
+	silentAt     uint32      // endpoint.head then
 	refused      error       // why a port was not used
 	old          []*verbs.QP // to be closed, which may take long
 }
@@ -102,8 +110,8 @@ func expected(qp *verbs.QP) (uint32, error) {
 }
 
 // begin is called when the endpoint is being connected with one that continues as well.
-func (r *resumption) begin(mtu verbs.MTU, ports int) error {
-	r.e.keeps, r.ports = true, min(ports, 1+len(r.e.l.opt.Spares))
+func (r *resumption) begin(mtu verbs.MTU, peer *address) error {
+	r.e.keeps, r.ports, r.carries = true, min(int(peer.ports), 1+len(r.e.l.opt.Spares)), peer.carries && carriable(r.e)
 	return r.keep.begin(r.e, mtu)
 }
 
@@ -119,6 +127,11 @@ func (r *resumption) close() error {
 func (r *resumption) pass(wrs []verbs.SendWR) (n int, err error) {
 	n = len(wrs)
 	up := r.e.state.Load() == stConnected
+	if up && r.e.carry != nil {
+		r.add(wrs)
+		r.carryOn()
+		return n, nil
+	}
 	if up && r.e.over != nil {
 		return r.passOver(wrs)
 	}
@@ -145,7 +158,7 @@ func (r *resumption) passOver(wrs []verbs.SendWR) (n int, err error) {
 
 // takes reports whether the endpoint continues when a request or receive has failed with s.
 func (r *resumption) takes(s verbs.WCStatus) bool {
-	if r == nil || r.e.state.Load() != stConnected || !r.e.keeps || !failure(r.e.l, s) {
+	if r == nil || r.e.carry != nil || r.e.state.Load() != stConnected || !r.e.keeps || !failure(r.e.l, s) {
 		return false
 	}
 	now := time.Now()
@@ -154,7 +167,11 @@ func (r *resumption) takes(s verbs.WCStatus) bool {
 	}
 	r.stuck++
 	silent := s == verbs.WCRetryExcErr || s == verbs.WCRespTimeoutErr
-	return now.Sub(r.since) <= time.Duration(resumeTimes+r.ports-1)*r.e.opt.PeerTimeout && (silent || r.stuck <= maxStuck)
+	ports := r.ports
+	if r.carries {
+		ports++
+	}
+	return now.Sub(r.since) <= time.Duration(resumeTimes+ports-1)*r.e.opt.PeerTimeout && (silent || r.stuck <= maxStuck)
 }
 
 // failure reports whether a request or receive that ended like this says no more than that its queue pair
@@ -218,7 +235,7 @@ func FailQueuePairs(l *Link, silent bool) {
 	l.pump()
 	for _, e := range l.failing() {
 		switch {
-		case e == nil || !e.keeps || e.state.Load() != stConnected && e.state.Load() != stSuspended:
+		case e == nil || !e.keeps || e.carry != nil || e.state.Load() != stConnected && e.state.Load() != stSuspended:
 		case silent && e.state.Load() == stConnected:
 			suspend(e, fabric.ErrPeerGone)
 		default:
@@ -287,10 +304,7 @@ func (r *resumption) executed(seq uint32, x *kept, done bool) bool {
 			return done
 		}
 	case verbs.OpFetchAdd, verbs.OpCmpSwap:
-		if s.flags&slotPoison != 0 {
-			e.cure()
-			s.flags &^= slotPoison
-		}
+		heal(e, s)
 		if !complete {
 			s.flags |= slotLost
 			x.wr.Flags |= verbs.SendSignaled

@@ -98,7 +98,7 @@ func (p *post) courier(i int) fabric.Courier {
 // poll polls a side and returns its completions other than OpPath, which starts Rejoin.
 func (p *post) poll(s *side) (cs []fabric.Completion) {
 	p.own.Lock()
-	n := s.l.Poll(s.cs[:])
+	n := s.any.Poll(s.cs[:])
 	_, why := s.ep.Outages()
 	p.own.Unlock()
 	for _, c := range s.cs[:n] {
@@ -135,6 +135,7 @@ type load struct {
 	open     []fabric.WR // in flight
 	results  map[uint64]bool
 	lost     uint64 // results
+	apart    uint64 // fetch-adds that a carrier has refused
 	notified uint32
 }
 
@@ -215,6 +216,11 @@ func (x *load) turn(total uint64) {
 		case c.Op == fabric.OpFetchAdd && c.Status == fabric.StatusLostResult:
 			require.ErrorIs(x, c.Err(), fabric.ErrLostResult)
 			x.lost++
+			continue
+		case c.Op == fabric.OpFetchAdd && c.Status == fabric.StatusApart:
+			require.ErrorIs(x, c.Err(), fabric.ErrNotSupported)
+			require.Equal(x, ^uint64(0), value)
+			x.apart++
 			continue
 		case c.Op == fabric.OpFetchAdd:
 			require.False(x, x.results[value], "fetch-add %d has the result %d of another one", w.ID, value)

@@ -3,12 +3,14 @@ package ibv
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/seed33544411/rma/fabric"
 )
 
 // Letters about another connection, little-endian:
 //
 //	 0  magic "RMAr"
-//	 4  version, 2
+//	 4  version, 3
 //	 5  kind: 0 when the sender has stopped its queue pair, 1 when that of this connection takes packets,
 //	    2 for more names
 //	 6  attempt at this connection: its remainder by the number of ports is the port
@@ -19,6 +21,7 @@ import (
 //	56  over another port than the link's own, in kinds 0 and 2: for each region of the sender
 //	      its key (4)
 //	      its key at that port (4)
+//	    in the last attempt, over a carrier, instead: the address of the carrier. That of the queue pair is empty.
 //
 // Each side sends kinds 0 and 1, and posts when it has the other side's kind 1. Between the two, while a side
 // has more names than its letters before had room for, each sends a letter of kind 2, and waits for the other's before the next. An endpoint
@@ -26,7 +29,7 @@ import (
 
 const (
 	letterMagic   = "RMAr"
-	letterVersion = 2
+	letterVersion = 3
 	resumeSize    = 16 + addrSize
 
 	// Kinds of letters.
@@ -34,6 +37,9 @@ const (
 
 	// maxAttempt bounds the attempts at one connection.
 	maxAttempt = 250
+
+	// lastAttempt is that over the carrier.
+	lastAttempt = maxAttempt + 1
 )
 
 var errBadLetter = errors.New("malformed letter about another connection")
@@ -46,6 +52,7 @@ type resumeLetter struct {
 	round    uint32
 	expected uint32
 	address  [addrSize]byte
+	carrier  []byte // in the last attempt
 	names    []name
 }
 
@@ -57,17 +64,27 @@ func (x *resumeLetter) append(b []byte) []byte {
 	}
 	b = binary.LittleEndian.AppendUint32(b, x.round)
 	b = binary.LittleEndian.AppendUint32(b, x.expected)
+	if x.attempt == lastAttempt {
+		return append(append(b, make([]byte, addrSize)...), x.carrier...)
+	}
 	return appendNames(append(b, x.address[:]...), x.names)
 }
 
 // parseResumeLetter parses a peer's letter, which is untrusted; the address is not checked.
 func parseResumeLetter(b []byte) (x resumeLetter, err error) {
-	if len(b) < resumeSize || string(b[:4]) != letterMagic || b[4] != letterVersion || b[5] > kindNames || b[6] > maxAttempt || b[7] > 1 {
+	if len(b) < resumeSize || string(b[:4]) != letterMagic || b[4] != letterVersion || b[5] > kindNames || b[6] > lastAttempt || b[7] > 1 {
 		return x, errBadLetter
 	}
 	x = resumeLetter{kind: b[5], attempt: int(b[6]), more: b[7] == 1, round: binary.LittleEndian.Uint32(b[8:]), expected: binary.LittleEndian.Uint32(b[12:]), address: [addrSize]byte(b[16:])}
 	var ok bool
-	if x.names, ok = parseNames(b[resumeSize:]); !ok || x.round == 0 || x.expected > psnMask {
+	switch rest := b[resumeSize:]; {
+	case x.attempt == lastAttempt:
+		x.carrier = rest
+		ok = len(rest) > 0 && len(rest) <= fabric.MaxAddress && x.kind != kindNames && !x.more && x.address == [addrSize]byte{}
+	default:
+		x.names, ok = parseNames(rest)
+	}
+	if !ok || x.round == 0 || x.expected > psnMask {
 		return x, errBadLetter
 	}
 	return x, nil

@@ -3,9 +3,12 @@ package ibv
 import (
 	"encoding/hex"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
 )
 
 func TestResumeLetterBytes(t *testing.T) {
@@ -14,7 +17,7 @@ func TestResumeLetterBytes(t *testing.T) {
 		x.address[i] = byte(i)
 	}
 	b := x.append(nil)
-	require.Equal(t, "524d417202010501"+"04030201"+"efcdab00"+
+	require.Equal(t, "524d417203010501"+"04030201"+"efcdab00"+
 		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f2021222324252627"+"1413121124232221", hex.EncodeToString(b))
 	y, err := parseResumeLetter(b)
 	require.NoError(t, err)
@@ -28,7 +31,7 @@ func TestResumeLetterBytes(t *testing.T) {
 	}
 	_, err = parseResumeLetter(append(b, 0))
 	require.ErrorIs(t, err, errBadLetter)
-	for at, v := range map[int]byte{0: 'r', 4: 1, 5: 3, 6: maxAttempt + 1, 7: 2, 15: 1} {
+	for at, v := range map[int]byte{0: 'r', 4: 1, 5: 3, 6: lastAttempt + 1, 7: 2, 15: 1} {
 		c := slices.Clone(b)
 		c[at] = v
 		_, err := parseResumeLetter(c)
@@ -39,11 +42,32 @@ func TestResumeLetterBytes(t *testing.T) {
 	require.ErrorIs(t, err, errBadLetter)
 }
 
+// The last attempt is about a carrier, which no queue pair is.
+func TestCarrierLetterBytes(t *testing.T) {
+	x := resumeLetter{kind: kindReady, attempt: lastAttempt, round: 1, expected: 2, carrier: []byte("carrier")}
+	b := x.append(nil)
+	require.Equal(t, "524d41720301fb000100000002000000"+strings.Repeat("00", addrSize)+hex.EncodeToString(x.carrier), hex.EncodeToString(b))
+	y, err := parseResumeLetter(b)
+	require.NoError(t, err)
+	require.Equal(t, x, y)
+	for at, v := range map[int]byte{5: kindNames, 7: 1, 16: 1, 55: 1} {
+		c := slices.Clone(b)
+		c[at] = v
+		_, err := parseResumeLetter(c)
+		require.ErrorIs(t, err, errBadLetter, "byte %d", at)
+	}
+	for _, c := range [][]byte{b[:resumeSize], append(b[:resumeSize:resumeSize], make([]byte, fabric.MaxAddress+1)...)} {
+		_, err := parseResumeLetter(c)
+		require.ErrorIs(t, err, errBadLetter)
+	}
+}
+
 func FuzzParseResumeLetter(f *testing.F) {
 	x := resumeLetter{round: 1}
 	f.Add(x.append(nil))
 	x.names = []name{{1, 2}, {3, 4}}
 	f.Add(x.append(nil))
+	f.Add((&resumeLetter{attempt: lastAttempt, round: 1, carrier: []byte{1}}).append(nil))
 	f.Add([]byte(letterMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, err := parseResumeLetter(b)

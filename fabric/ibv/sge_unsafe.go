@@ -17,6 +17,11 @@ var (
 	_ [unsafe.Offsetof(verbs.SGE{}.LKey) - unsafe.Offsetof(fabric.SGE{}.LKey)]byte
 )
 
+// pieces converts l to fabric's type without copying.
+func pieces(l []verbs.SGE) []fabric.SGE {
+	return unsafe.Slice((*fabric.SGE)(unsafe.Pointer(unsafe.SliceData(l))), len(l))
+}
+
 // sgl converts l to verbs' type without copying.
 func sgl(l []fabric.SGE) []verbs.SGE {
 	return unsafe.Slice((*verbs.SGE)(unsafe.Pointer(unsafe.SliceData(l))), len(l))

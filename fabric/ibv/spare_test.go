@@ -89,7 +89,7 @@ func TestReturnsToItsOwnPort(t *testing.T) {
 func TestAtomicsApart(t *testing.T) {
 	a, b, p := moved(t)
 	p.own.Lock()
-	a.ep.over.atomics = false
+	a.ep.apart = true
 	p.own.Unlock()
 	add := a.write(b, 8, fabric.FlagSignaled)
 	add.Op, add.Operand = fabric.OpFetchAdd, 1

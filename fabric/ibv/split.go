@@ -31,7 +31,7 @@ func (e *endpoint) piece(op fabric.Op) uint64 {
 // splits reports whether w must be split. A write with notification must not be, because
 // the target is given its length.
 func (e *endpoint) splits(w *fabric.WR) bool {
-	return e.guarded && !isAtomic(w.Op) && w.Flags&fabric.FlagNotify == 0 && w.Len() > e.piece(w.Op)
+	return e.guarded && e.carry == nil && !isAtomic(w.Op) && w.Flags&fabric.FlagNotify == 0 && w.Len() > e.piece(w.Op)
 }
 
 // begin makes w the endpoint's split, and posts as many pieces as there is room for.

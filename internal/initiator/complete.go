@@ -41,7 +41,7 @@ func (e *Engine) Complete(c *fabric.Completion) bool {
 	if o.pending == 0 && !o.queued {
 		o.end()
 	}
-	if c.Status != fabric.StatusLostResult { // the connection continues
+	if !c.Status.Alone() { // the connection continues
 		q.host.Down(err)
 	}
 	return true

@@ -1,0 +1,158 @@
+package ibv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/verbs"
+)
+
+// The last port of an endpoint is another link's endpoint, its carrier (fabric.Carried): it is the last attempt at a
+// connection, when no port of verbs is left. The requests that are kept are posted to it with the numbers of their
+// slots, all signalled; its completions free the slots as the device's do. Atomics become empty writes, which complete with
+// StatusApart: they would not exclude those of the device. The endpoint stays with its carrier, and ends with it.
+
+// carriedBit marks the IDs of carriers. Below it are generation and place of the endpoint, as in the IDs of its requests.
+const carriedBit = 1 << 31
+
+var errUncarried = errors.New("the connection over the other link is lost as well")
+
+// ending reports, when the queue pair is stopped, whether the next attempt is the last one, over the carrier: as many queue pairs in a row as there are
+// ports have failed in silence, or many for another reason, as of rdma_rxe without an address.
+func (r *resumption) ending() bool {
+	if r.carries && r.stuck > maxStuck/2 {
+		return true
+	}
+	if !errors.Is(r.why, fabric.ErrPeerGone) || errors.Is(r.why, errRecalled) {
+		return false
+	}
+	if r.e.head != r.silentAt {
+		r.silences, r.silentAt = 0, r.e.head
+	}
+	r.silences++
+	return r.carries && r.silences >= r.ports
+}
+
+// carried is the last attempt.
+func (r *resumption) carried(ctx context.Context, by *fabric.Courier) error {
+	e := r.e
+	r.heard, r.ready = r.heard && r.next == r.theirs.attempt, false
+	if err := r.own(by, r.leave); err != nil {
+		return err
+	}
+	r.mine.kind, r.mine.attempt, r.mine.more, r.mine.names, r.mine.carrier = kindStopped, lastAttempt, false, nil, e.carry.Address()
+	if err := by.Send(ctx, r.mine.append(nil)); err != nil {
+		return err
+	}
+	if err := r.answered(ctx, by); err != nil {
+		return err
+	}
+	if err := r.hear(ctx, by, &r.heard); err != nil {
+		return err
+	}
+	if err := e.carry.Connect(ctx, r.theirs.carrier); err != nil {
+		if errors.Is(err, fabric.ErrBadAddress) {
+			err = errors.Join(errBadLetter, err)
+		}
+		return fmt.Errorf("%w: %w", errNoPort, err)
+	}
+	if err := r.own(by, r.adopt); err != nil {
+		return err
+	}
+	r.mine.kind = kindReady
+	if err := by.Send(ctx, r.mine.append(nil)); err != nil {
+		return err
+	}
+	if err := r.hear(ctx, by, &r.ready); err != nil {
+		return err
+	}
+	return r.own(by, r.carriedOn)
+}
+
+// leave leaves the queue pair, none of whose requests is in flight, for a carrier that is to be connected.
+func (r *resumption) leave() (err error) {
+	e := r.e
+	l := e.l
+	_ = e.qp.ToErr()
+	l.mu.Lock()
+	retag(e)
+	l.mu.Unlock()
+	if e.over != nil {
+		e.over.leave(e.room)
+		e.mu.Lock()
+		e.over = nil
+		e.mu.Unlock()
+	}
+	waiting := l.q.Len() // of the queue pair before; the carrier's may come
+	l.q.Reserve(waiting)
+	l.giveBack += waiting
+	r.renewed, r.failed, r.deaf = true, false, false
+	e.carry, err = l.carriers(fabric.EndpointOptions{ID: carriedBit | uint32(e.gen)<<16 | e.idx, Depth: e.queue, PeerTimeout: e.opt.PeerTimeout})
+	if err != nil {
+		e.carry = nil
+		return fmt.Errorf("%w: %w", errNoPort, errors.Join(err, r.refused))
+	}
+	return nil
+}
+
+// carriedOn is resume, of an endpoint that has got a carrier.
+func (r *resumption) carriedOn() error {
+	e := r.e
+	if r.failed {
+		return errUncarried
+	}
+	r.list = make([]fabric.WR, chainMax)
+	e.apart, r.why = false, nil
+	e.carried.Store(true)
+	e.state.Store(stConnected)
+	e.l.push(fabric.Completion{EP: e.id, Op: fabric.OpPath})
+	r.carryOn()
+	return nil
+}
+
+// carryOn posts what the carrier has not got yet.
+// Hot path, of endpoints with a carrier.
+func (r *resumption) carryOn() {
+	e := r.e
+	for r.posted != e.tail && e.state.Load() == stConnected {
+		n := min(int(e.tail-r.posted), chainMax)
+		for i := range n {
+			r.carriedAs(r.posted+uint32(i), &r.list[i])
+		}
+		k, err := e.carry.Post(r.list[:n])
+		if r.posted += uint32(k); err != nil && !errors.Is(err, fabric.ErrDown) { // that it is down comes as a completion
+			e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
+		}
+		if k < n {
+			return
+		}
+	}
+}
+
+// carriedAs makes w of a request that is kept.
+func (r *resumption) carriedAs(seq uint32, w *fabric.WR) {
+	x := &r.of(seq).wr
+	*w = fabric.WR{ID: uint64(seq), Op: fabric.OpWrite, Flags: fabric.FlagSignaled, Local: pieces(x.SGL), RemoteAddr: x.RemoteAddr, RKey: x.RKey}
+	if x.Flags&verbs.SendFence != 0 {
+		w.Flags |= fabric.FlagFence
+	}
+	switch x.Op {
+	case verbs.OpRead:
+		w.Op = fabric.OpRead
+	case verbs.OpFetchAdd, verbs.OpCmpSwap:
+		s := &r.e.slots[seq&r.e.mask()]
+		heal(r.e, s)
+		s.flags |= slotApart
+		w.Local = nil
+	case verbs.OpWriteWithImm, verbs.OpSendWithImm:
+		w.Flags |= fabric.FlagNotify
+		w.Imm = x.Imm
+	}
+	if x.Flags&verbs.SendInline != 0 {
+		w.Flags |= fabric.FlagInline
+	}
+}
+
+var _ fabric.Carried = (*Link)(nil)

@@ -1,0 +1,215 @@
+package ibv
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/fallback"
+	"github.com/seed33544411/rma/fabric/tcp"
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/testutil"
+)
+
+// overTCP returns two sides whose endpoints can continue over tcp.
+func overTCP(t *testing.T, o Options, eo fabric.EndpointOptions) (a, b *side) {
+	o.Resume = true
+	a, b = pairBy(t, o, eo, func(first fabric.Link) fabric.Link {
+		second, err := tcp.Open(&tcp.Config{Named: true})
+		require.NoError(t, err)
+		l, err := fallback.New(first, second)
+		require.NoError(t, err)
+		return l
+	})
+	require.True(t, a.ep.again.carries)
+	return a, b
+}
+
+// Operations of both sides while queue pairs fail again and again, and then in silence, so that tcp carries the rest:
+// each is executed once and in order, and completes once. Atomics that tcp would execute fail alone.
+func TestCarriedOn(t *testing.T) {
+	for _, name := range []string{"plain", "guarded", "ports"} {
+		t.Run(name, func(t *testing.T) {
+			guard := strings.Contains(name, "guarded")
+			o := Options{Guard: &guard}
+			if strings.Contains(name, "ports") {
+				o.Spares = sparesOf(t)
+			}
+			a, b := overTCP(t, o, fabric.EndpointOptions{Depth: 64, PeerTimeout: testutil.Limit})
+			p := newPost(t, a.ep, b.ep)
+			xs := loads(t, a, b, p)
+			total := uint64(2000 / testutil.Slow())
+			rng := rand.New(rand.NewPCG(7, 7))
+			since := uint64(0)
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				if made := xs[0].made + xs[1].made; made >= since || rng.IntN(2000) == 0 {
+					which := rng.IntN(3)
+					for i, x := range xs {
+						if which != i {
+							p.fail(x.s, made > total && rng.IntN(2) == 0)
+						}
+					}
+					since = made + uint64(rng.IntN(100))
+				}
+				xs[0].turn(total)
+				xs[1].turn(total)
+				select {
+				case err := <-p.errs[0]:
+					require.NoError(t, err)
+				case err := <-p.errs[1]:
+					require.NoError(t, err)
+				default:
+				}
+				cpu.Yield()
+				return xs[0].done(total) && xs[1].done(total)
+			}, "all is executed")
+			xs[0].check()
+			xs[1].check()
+			n, _ := a.ep.Outages()
+			t.Logf("%d connections lost", n)
+			for i, s := range []*side{a, b} {
+				require.Positive(t, xs[i].apart)
+				over, atomics := s.any.(fabric.Fork).Over(s.ep)
+				require.Equal(t, "tcp", over.Name())
+				require.False(t, atomics)
+			}
+		})
+	}
+}
+
+// What the peer says about its carrier is checked, and a carrier that nobody connects with is not waited for without end.
+func TestCarrierThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		tell func(b []byte, p *post) []byte // changes the peer's letters about it
+		want fabric.Status
+	}{
+		"no address":  {func(b []byte, _ *post) []byte { return b[:resumeSize] }, fabric.StatusRemoteInvalid},
+		"bad address": {func(b []byte, _ *post) []byte { return append(b[:resumeSize], "somewhere"...) }, fabric.StatusRemoteInvalid},
+		"another's": {func(b []byte, p *post) []byte {
+			ep, err := p.eps[1].l.carriers(fabric.EndpointOptions{})
+			if err != nil {
+				return nil
+			}
+			return append(b[:resumeSize], ep.Address()...)
+		}, fabric.StatusPeerGone},
+		"its own": {func(b []byte, p *post) []byte { return append(b[:resumeSize], p.eps[0].carry.Address()...) }, fabric.StatusRemoteInvalid},
+		"twice": {func(b []byte, p *post) []byte {
+			p.boxes[0] <- b
+			return b
+		}, fabric.StatusRemoteInvalid},
+		"then another": {func(b []byte, _ *post) []byte {
+			if b[5] == kindReady {
+				b[len(b)-1] ^= 1
+			}
+			return b
+		}, fabric.StatusRemoteInvalid},
+		"claims": {func(b []byte, _ *post) []byte {
+			binary.LittleEndian.PutUint32(b[12:], (binary.LittleEndian.Uint32(b[12:])+100)&psnMask)
+			return b
+		}, fabric.StatusRemoteInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := overTCP(t, Options{}, fabric.EndpointOptions{PeerTimeout: 2 * time.Second})
+			p := newPost(t, a.ep, b.ep)
+			p.lose = func(from int, letter []byte) []byte {
+				if from == 0 || len(letter) == 0 || letter[6] != lastAttempt {
+					return letter
+				}
+				return c.tell(letter, p)
+			}
+			p.fail(a, true)
+			posts(t, a, a.write(b, 8, fabric.FlagSignaled))
+			got := p.gets(t, a, b, 2)
+			require.Equal(t, fabric.StatusFlushed, got[0].Status)
+			require.Equal(t, fabric.OpDown, got[1].Op)
+			require.Equal(t, c.want, got[1].Status, "%v", a.ep.Err())
+			require.False(t, a.l.Carries(a.ep))
+		})
+	}
+}
+
+// A letter about a carrier to an endpoint that has none.
+func TestCarrierUnasked(t *testing.T) {
+	a, b := pairOf(t, Options{Resume: true}, fabric.EndpointOptions{PeerTimeout: testutil.Limit})
+	p := newPost(t, a.ep, b.ep)
+	p.lose = func(from int, letter []byte) []byte {
+		x, err := parseResumeLetter(letter)
+		if from == 0 || err != nil {
+			return letter
+		}
+		x.attempt, x.carrier = lastAttempt, []byte("somewhere")
+		return x.append(nil)
+	}
+	p.fail(a, false)
+	got := p.gets(t, a, b, 1)
+	require.Equal(t, fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusRemoteInvalid}, got[0])
+}
+
+// An endpoint with a carrier ends with it, on either side: what is outstanding completes, and nothing is reported of one
+// that was closed. Letters end nothing.
+func TestCarrierEnds(t *testing.T) {
+	a, b := overTCP(t, Options{}, fabric.EndpointOptions{PeerTimeout: testutil.Limit})
+	p := newPost(t, a.ep, b.ep)
+	p.fail(a, true)
+	w := a.write(b, 8, fabric.FlagSignaled)
+	posts(t, a, w)
+	require.NoError(t, p.gets(t, a, b, 1)[0].Err())
+	testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return b.l.Carries(b.ep) }, "both are carried")
+	for i := range p.boxes {
+		for _, letter := range [][]byte{nil, make([]byte, resumeSize)} {
+			p.boxes[i] <- letter
+			p.rejoin(i)
+		}
+	}
+	testutil.Eventually(t, testutil.Limit, func() bool { return len(p.boxes[0])+len(p.boxes[1]) == 0 }, "the letters are read")
+	p.own.Lock()
+	w.ID = 7
+	posts(t, a, w) // b does not poll
+	require.NoError(t, b.ep.Close())
+	p.own.Unlock()
+	got := p.gets(t, a, b, 2)
+	require.Equal(t, uint64(7), got[0].ID)
+	require.Contains(t, []fabric.Status{fabric.StatusPeerGone, fabric.StatusFlushed}, got[0].Status)
+	require.Equal(t, fabric.OpDown, got[1].Op)
+	require.Equal(t, fabric.StatusPeerGone, got[1].Status)
+	require.ErrorIs(t, a.ep.Err(), fabric.ErrDown)
+	n, err := a.ep.Post([]fabric.WR{w})
+	require.Zero(t, n)
+	require.ErrorIs(t, err, fabric.ErrDown)
+}
+
+// More requests than the carrier takes at a time are posted as it makes room.
+func TestCarrierIsFull(t *testing.T) {
+	a, b := overTCP(t, Options{}, fabric.EndpointOptions{Depth: 128, PeerTimeout: testutil.Limit})
+	p := newPost(t, a.ep, b.ep)
+	p.fail(a, true)
+	ws := make([]fabric.WR, a.ep.depth)
+	for i := range ws {
+		ws[i] = a.write(b, 4096, fabric.FlagSignaled|fabric.FlagNotify)
+		ws[i].ID, ws[i].Imm = uint64(i), uint32(i)
+	}
+	for range 10 {
+		n, err := a.ep.Post(ws)
+		require.NoError(t, err)
+		require.Positive(t, n)
+		done, told := 0, 0
+		testutil.Eventually(t, testutil.Limit, func() bool {
+			for _, c := range p.poll(a) {
+				require.NoError(t, c.Err())
+				require.Equal(t, uint64(done), c.ID)
+				done++
+			}
+			for _, c := range p.poll(b) {
+				require.Equal(t, fabric.Completion{EP: b.ep.id, Op: fabric.OpNotify, Imm: uint32(told), Bytes: 4096}, c)
+				told++
+			}
+			return done == n && told == n
+		}, "all are complete")
+	}
+	require.True(t, a.l.Carries(a.ep))
+}
