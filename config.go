@@ -49,7 +49,7 @@ type Config struct {
 	// separated by commas. TCP: an address of this host, a network (10.1.0.0/16) or an
 	// interface (eth1); RDMA: DEVICE or DEVICE:PORT. A rail that cannot be connected, or
 	// fails, is not used. With rails, the loss of the first connection fails no operation,
-	// except atomics over RDMA (ErrLostResult). RMA_RAILS overrides it. Empty: none. See docs/rails.md.
+	// except atomics over RDMA (ErrLostResult; fabric.ErrNotSupported once it has gone to TCP). RMA_RAILS overrides it. Empty: none. See docs/rails.md.
 	Rails string
 
 	// Mode sends all messages in one mode, where the mode can carry them. RMA_MODE

@@ -93,9 +93,7 @@ func (c *connectionEnd) Up(ep, self fabric.Endpoint, theirs *bringup.Request) {
 		p.close()
 		return
 	}
-	p.unaided.Store(p.own || e.bringup.Unaided(ep, p.link))
-	over, atomics := e.bringup.Over(ep, p.link)
-	p.over.Store(&carrier{over.Name(), atomics})
+	carriedBy(p)
 	e.proto.feel(p, theirs.Heartbeat)
 	if !p.own {
 		e.watches.tell(PeerEvent{Rank: p.rank, State: PeerUp})

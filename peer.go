@@ -72,6 +72,18 @@ type railEnd struct {
 	out     bool   // there is no connection at present
 }
 
+// carriedBy notes which link carries the connection. Owner's.
+func carriedBy(p *Peer) {
+	p.eng.prog.AssertOwned()
+	b := p.eng.bringup
+	p.unaided.Store(p.own || b.Unaided(p.ep, p.link))
+	over, atomics := b.Over(p.ep, p.link)
+	p.over.Store(&carrier{over.Name(), atomics})
+}
+
+// errPorts is why another link carries a connection.
+var errPorts = errors.New("no port of it reaches the peer")
+
 // pathEvent reports that rail 0 was lost, or that there is another connection. Owner's.
 func pathEvent(p *Peer) {
 	p.eng.prog.AssertOwned()
@@ -90,6 +102,10 @@ func pathEvent(p *Peer) {
 	if log := p.eng.cfg.Logger; why != nil {
 		log.Warn("rma: rail lost", "rank", p.rank, "rail", 0, "err", why)
 	} else {
+		before := p.Link()
+		if carriedBy(p); p.Link() != before {
+			log.Warn("rma: connected over another link", "rank", p.rank, "link", p.Link(), "instead of", before, "why", errPorts)
+		}
 		log.Info("rma: rail connected again", "rank", p.rank, "rail", 0)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/fabric/fallback"
 	"github.com/seed33544411/rma/fabric/ibv"
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/testutil"
@@ -66,6 +68,15 @@ func patientVerbs(t *testing.T, timeout time.Duration) []*Engine {
 	return es
 }
 
+// verbsOf returns the link over verbs to a peer.
+func verbsOf(e *Engine, rank int) *ibv.Link {
+	l := e.links[e.peers[rank].link]
+	if f, is := l.(*fallback.Link); is {
+		l = f.Link
+	}
+	return l.(*ibv.Link)
+}
+
 // failQueuePairs puts the queue pairs of rail 0 of one rank or both into the error state, or has them go on over
 // the other device, now and then while they work: another one takes longer in a guest than losing pauses.
 func failQueuePairs(es []*Engine) func() int {
@@ -78,7 +89,7 @@ func failQueuePairs(es []*Engine) func() int {
 		which, silent := rand.IntN(3), rand.IntN(3) == 0
 		for r, e := range es {
 			if r != which {
-				l := e.links[e.peers[1-r].link].(*ibv.Link)
+				l := verbsOf(e, 1-r)
 				e.prog.Do(func() { ibv.FailQueuePairs(l, silent) })
 				n++
 			}
@@ -157,6 +168,46 @@ func TestScriptsAcrossFailedQueuePairs(t *testing.T) {
 	}
 }
 
+// The ports of rail 0 fail in silence, one after the other, until tcp carries the connection: scripts of all one-sided
+// operations and messages go on, atomics are refused alone, and other rails as well as memory registered later are used.
+func TestScriptsCarriedOnByTCP(t *testing.T) {
+	a, b := testutil.RDMAPair(t)
+	es := openWith(t, 2, "", func(c *Config) {
+		c.Device, c.Rails, c.PeerTimeout = a, b, 20*time.Second
+		c.Settings, c.Bind = map[string]string{"host": fmt.Sprintf("host%d", c.Job.Rank)}, netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	})
+	connectRails(t, es)
+	mems, keys := share(t, es, cableMemory)
+	works(t, es, mems, keys)
+	carries(t, es, mems, keys, "ibv")
+	cut := func() (n int) {
+		for r, e := range es {
+			if l := verbsOf(e, 1-r); e.Peer(1-r).Link() != "tcp" {
+				e.prog.Do(func() { ibv.FailQueuePairs(l, true) })
+				n++
+			}
+		}
+		return n
+	}
+	without := append([]int{4}, atomicSteps...) // signals that add as well
+	losing(t, es, cut, func() { runScripts(t, es, without...) })
+	testutil.Eventually(t, testutil.Limit, func() bool { return cut() == 0 }, "tcp carries the connection")
+	runScripts(t, es, without...)
+	carries(t, es, mems, keys, "tcp")
+	lateMems, lateKeys := share(t, es, cableMemory)
+	carries(t, es, lateMems, lateKeys, "tcp")
+	ctx := testutil.Context(t, testutil.Limit)
+	for r, e := range es {
+		p := e.Peer(1 - r)
+		_, err := p.FetchAdd(keys[1-r].At(8), 1).Wait(ctx)
+		require.ErrorIs(t, err, fabric.ErrNotSupported)
+		require.ErrorIs(t, p.Signal(keys[1-r].At(8), SignalAdd, 1).Wait(ctx), fabric.ErrNotSupported)
+		require.NoError(t, p.Signal(keys[1-r].At(8), SignalSet, 1).Wait(ctx))
+	}
+	messaging(t, es)
+	carries(t, es, mems, keys, "tcp")
+}
+
 // TestRefusalOnARail over verbs: the target on rdma_rxe does not know that it has refused something, but hears that
 // the peer has closed rail 0, long before PeerTimeout.
 func TestRefusalOnARailOverVerbs(t *testing.T) {
@@ -191,7 +242,7 @@ func TestClosesAcrossFailedQueuePairs(t *testing.T) {
 			require.NoError(t, es[1].Peer(0).Send([]byte{i}).Wait(ctx)) // never received
 		}
 		fail := func(rank int) {
-			l := es[rank].links[es[rank].peers[1-rank].link].(*ibv.Link)
+			l := verbsOf(es[rank], 1-rank)
 			es[rank].prog.Do(func() { ibv.FailQueuePairs(l, round >= 4) })
 		}
 		if round&1 != 0 {

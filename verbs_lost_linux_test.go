@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,10 @@ import (
 
 // openWire opens two ranks that count as ones of two hosts, on devices that a wire joins. They also reach each
 // other by the loopback interface. It returns the interfaces of the devices.
-func openWire(t *testing.T) (es []*Engine, nets []string) {
+func openWire(t *testing.T) (es []*Engine, nets []string) { return openWireWith(t, false) }
+
+// openWireWith does so, with a rail over the same devices if railed.
+func openWireWith(t *testing.T, railed bool) (es []*Engine, nets []string) {
 	a, b := testutil.RDMAPair(t)
 	if a == b {
 		testutil.NoRDMA(t, "two devices are needed")
@@ -38,6 +42,9 @@ func openWire(t *testing.T) (es []*Engine, nets []string) {
 		c.Device, c.Settings = []string{a, b}[c.Job.Rank], map[string]string{"host": fmt.Sprintf("host%d", c.Job.Rank)}
 		c.Bind = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		c.PeerTimeout = time.Duration(testutil.Slow()) * time.Second
+		if railed {
+			c.Rails = c.Device
+		}
 	}), nets
 }
 
@@ -74,6 +81,59 @@ func lose(t *testing.T, es []*Engine, mems []*Region, keys []Key, f func()) {
 		require.ErrorAs(t, err, &pe)
 		require.True(t, errors.Is(err, ErrPeerGone) || errors.Is(err, ErrFlushed), "%v", err)
 		t.Logf("rank %d: %v after %v", r, err, done[r].Sub(start))
+	}
+}
+
+// With rails, nothing fails when verbs is lost on both devices at once, under load: tcp carries on.
+func TestContinuesWithoutVerbs(t *testing.T) {
+	for _, c := range []struct{ name, away, back string }{
+		{"silence", "tc qdisc replace dev %s root netem loss 100%%", "tc qdisc del dev %s root"},
+		{"down", "ip link set dev %s down", "ip link set dev %s up"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			es, nets := openWireWith(t, true)
+			on := func(line string) {
+				for _, net := range nets {
+					require.NoError(t, startLine(t, fmt.Sprintf(line, net)).Wait())
+				}
+			}
+			connectRails(t, es)
+			mems, keys := share(t, es, cableMemory)
+			works(t, es, mems, keys)
+			carries(t, es, mems, keys, "ibv")
+			t.Cleanup(func() { on(c.back) })
+			var tasks sync.WaitGroup
+			var longest [2]time.Duration
+			errs := make([]error, len(es))
+			ctx := testutil.Context(t, testutil.Limit)
+			for r, e := range es {
+				tasks.Go(func() {
+					p := e.Peer(1 - r)
+					for n := 0; n < 100 && errs[r] == nil; n++ { // and then some over tcp
+						if p.Link() != "tcp" {
+							n = 0
+						}
+						start := time.Now()
+						put, got := mems[r].Bytes()[:8<<10], make([]byte, 8<<10)
+						testutil.Fill(put, uint64(n), uint64(r))
+						errs[r] = errors.Join(p.Put(keys[1-r].At(64<<10), mems[r].Slice(0, 8<<10)).Wait(ctx), p.GetBytes(got, keys[1-r].At(64<<10)).Wait(ctx))
+						if !bytes.Equal(got, put) {
+							errs[r] = errors.Join(errs[r], fmt.Errorf("another content in round %d", n))
+						}
+						longest[r] = max(longest[r], time.Since(start))
+					}
+				})
+			}
+			on(c.away)
+			tasks.Wait()
+			require.NoError(t, errors.Join(errs...))
+			t.Logf("operations paused for %v and %v", longest[0], longest[1])
+			carries(t, es, mems, keys, "tcp")
+			for r, e := range es {
+				require.Positive(t, e.Peer(1 - r).Stats().Rails[0].Lost)
+				require.False(t, e.Peer(1-r).Unaided())
+			}
+		})
 	}
 }
 
