@@ -176,8 +176,9 @@ func TestListen(t *testing.T) {
 		_, err = Listen(es[0], "8080")
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
 		for _, bad := range []string{"", "~1", "a/b", "a:b", "65536", string(make([]byte, MaxService+1))} {
-			_, err = Listen(es[0], bad)
+			l, err := Listen(es[0], bad)
 			require.Error(t, err)
+			require.True(t, l == nil, "no nil *Listener")
 		}
 		for _, bad := range []string{"8080", "x:8080", "-1:8080", "7:8080", "rma://0/8080", "rank0:8080", "0.rma:8080", "0:", "0:65536"} {
 			_, err = Dial(ctx, es[1], bad)

@@ -40,7 +40,13 @@ type opening struct {
 
 // Listen offers a service, for example "8080", to all ranks; "0" chooses a free number. If
 // the name has a listener already, the error wraps syscall.EADDRINUSE.
-func Listen(eng *rma.Engine, service string) (net.Listener, error) { return Of(eng).Listen(service) }
+func Listen(eng *rma.Engine, service string) (net.Listener, error) {
+	l, err := Of(eng).Listen(service)
+	if err != nil {
+		return nil, err // and no nil *Listener in the interface
+	}
+	return l, nil
+}
 
 // firstFree is the first number for Listen of "0", as for ephemeral ports.
 const firstFree = 32768
