@@ -47,7 +47,7 @@ func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value 
 		return r
 	}
 	o := initiator.New(&p.one, initiator.PutSignal)
-	if src.n > 0 {
+	if src.region != nil {
 		if err := p.data(o, dst, src); err != nil {
 			return p.drop(o, err)
 		}
@@ -61,6 +61,9 @@ func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value 
 func trySignal(p *Peer, dst Remote, src Buffer, sig Remote, op SignalOp, value uint64) Request {
 	if uint(src.n) > initiator.InlineMax || op > SignalAdd || !p.tries() {
 		return Request{}
+	}
+	if src.n == 0 && src.region != nil {
+		return Request{} // PutSignal checks both ends of an empty range
 	}
 	var sge fabric.SGE
 	var addr uint64
@@ -89,7 +92,7 @@ func trySignal(p *Peer, dst Remote, src Buffer, sig Remote, op SignalOp, value u
 	return newReceipt(p.eng, n)
 }
 
-// data sets the data of a PutSignal.
+// data checks the data of a PutSignal, and sets it unless it is empty.
 func (p *Peer) data(o *initiator.Op, dst Remote, src Buffer) error {
 	if uint64(src.n) > p.one.Max() {
 		return p.long(o, dst, src)
@@ -102,8 +105,10 @@ func (p *Peer) data(o *initiator.Op, dst Remote, src Buffer) error {
 	if err != nil {
 		return err
 	}
-	o.Local(sge)
-	o.Remote(addr, rkey)
+	if src.n > 0 {
+		o.Local(sge)
+		o.Remote(addr, rkey)
+	}
 	return nil
 }
 

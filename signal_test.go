@@ -198,6 +198,11 @@ func TestSignalRefusals(t *testing.T) {
 		{p.Signal(keys[1].At(0), 2, 1), ErrInvalid},
 		{p.PutSignal(keys[1].At(60), m.Slice(0, 5), keys[1].At(0), SignalSet, 1), ErrBounds},
 		{p.PutSignal(keys[1].At(0), m.Slice(60, 5), keys[1].At(0), SignalSet, 1), ErrBounds},
+		{p.PutSignal(keys[1].At(0), m.Slice(0, -1), keys[1].At(0), SignalSet, 1), ErrBounds},
+		{p.PutSignal(keys[1].At(0), m.Slice(65, 0), keys[1].At(0), SignalSet, 1), ErrBounds},
+		{p.PutSignal(keys[1].At(65), m.Slice(0, 0), keys[1].At(0), SignalSet, 1), ErrBounds},
+		{p.PutSignal(keys[0].At(0), m.Slice(0, 0), keys[1].At(0), SignalSet, 1), ErrWrongPeer},
+		{p.PutSignal(keys[1].At(0), mems[1].Slice(0, 0), keys[1].At(0), SignalSet, 1), ErrForeign},
 		{es[0].AwaitSignal(m.Slice(0, 4), EQ, 0).Request, ErrLength},
 		{es[0].AwaitSignal(m.Slice(4, 8), EQ, 0).Request, ErrAlign},
 		{es[0].AwaitSignal(m.Slice(60, 8), EQ, 0).Request, ErrBounds},
@@ -207,6 +212,9 @@ func TestSignalRefusals(t *testing.T) {
 		require.ErrorIs(t, c.r.Wait(ctx), c.want, "%d", i)
 	}
 	require.Equal(t, make([]byte, 64), mems[1].Bytes())
+	require.NoError(t, p.PutSignal(keys[1].At(64), m.Slice(64, 0), keys[1].At(0), SignalSet, 1).Wait(ctx))
+	require.NoError(t, p.PutSignal(Remote{}, Buffer{}, keys[1].At(0), SignalAdd, 1).Wait(ctx), "no data")
+	require.EqualValues(t, 2, mems[1].Bytes()[0])
 	for _, m := range mems {
 		require.NoError(t, m.Close(), "nothing is held")
 	}
