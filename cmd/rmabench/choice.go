@@ -199,9 +199,9 @@ func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Reques
 		return req, err
 	}
 	// Zero stands for the default in a Request; on the command line it is an error.
-	for name, zero := range map[string]bool{"rounds": f.rounds == 0, "time": f.time == 0, "budget": f.budget == 0, "sampling": f.sampling == 0, "calibration": f.calibration == 0} {
+	for name, zero := range map[string]bool{"rounds": f.rounds == 0, "time": f.time == 0, "budget": f.budget == 0, "sampling": f.sampling <= 0, "calibration": f.calibration <= 0} {
 		if zero && changed(name) {
-			return req, fmt.Errorf("--%s 0: want a positive value", name)
+			return req, fmt.Errorf("--%s: want a positive value", name)
 		}
 	}
 	if err := own(&req); err != nil {

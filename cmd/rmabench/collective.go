@@ -139,6 +139,8 @@ func (f *collFlags) requests() (reqs []collective.Request, err error) {
 		return nil, errors.New("--peers: not with --choice")
 	case f.choice && f.req.Call != collective.Calls[0]:
 		return nil, errors.New("--call: not with --choice")
+	case f.req.Hosts < 1:
+		return nil, fmt.Errorf("%d hosts: want 1 or more", f.req.Hosts)
 	case f.req.Hosts > 1 && len(f.peers) > 0:
 		return nil, errors.New("--peers: not with --hosts, which they do not know")
 	case f.copies && (f.choice || f.req.Fabric != "shm"):

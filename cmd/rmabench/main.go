@@ -162,6 +162,7 @@ func run(ctx context.Context, args []string, s streams) int {
 		return usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return writable(cmd.Flags()) }
 	err := root.ExecuteContext(ctx)
 	var u usageError
 	switch {

@@ -139,7 +139,7 @@ func TestUsageErrors(t *testing.T) {
 		"bw --op fadd": "no bandwidth", "lat --op cas --sizes 16": "8 bytes", "lat --fabric pigeon": "want auto", "lat --format xml": "want table",
 		"lat --time 0s": "positive", "lat --time -1s": "out of range", "lat --iters 0": "positive", "lat --iters -1": "out of range", "lat --window 3": "unknown flag",
 		"bw --window 0": "positive", "bw --window 100000": "out of range", "rate --count -2": "out of range", "lat --nonsense": "unknown flag", "lat 8": "unexpected argument",
-		"lat --op eager --sizes 1M": "at most 64K", "bw --op send --mode rocket": "want auto", "bw --op put --mode eager": "neither modes nor tags", "bw --op get --tags 2": "neither modes nor tags", "rate --op send --tags 0": "positive", "rate --batch 8": "--op send", "rate --op send --batch 8 --connect h:1": "on this host", "bw --op send --window 4 --batch 8": "batches of 8", "rate --op send --batch 8 --tags 2": "one tag", "lat --op send --batch 8": "unknown flag", "lat --op send --sampling 0s": "positive", "lat --connect h:1 --token-file /dev/null": "other users can read the secret", "serve": "one address", "serve host": "host:port",
+		"lat --op eager --sizes 1M": "at most 64K", "bw --op send --mode rocket": "want auto", "bw --op put --mode eager": "neither modes nor tags", "bw --op get --tags 2": "neither modes nor tags", "rate --op send --tags 0": "positive", "rate --batch 8": "--op send", "rate --op send --batch 8 --connect h:1": "on this host", "bw --op send --window 4 --batch 8": "batches of 8", "rate --op send --batch 8 --tags 2": "one tag", "lat --op send --batch 8": "unknown flag", "lat --op send --sampling 0s": "positive", "lat --op send --sampling -1s": "positive", "lat --op send --calibration -1s": "positive", "rate --op send --tags -3": "positive", "choice --sampling -1s": "positive", "lat --connect h:1 --token-file /dev/null": "other users can read the secret", "serve": "one address", "serve host": "host:port",
 		"info --format xml": "want text", "doctor --format xml": "want text", "lat --time soon": "invalid argument",
 	} {
 		refused(t, says, strings.Fields(args)...)
@@ -163,6 +163,11 @@ func TestFailuresEndWith1(t *testing.T) {
 	code, _, errs := rmabench(t, fast("lat", "--out", "/nonexistent/x.json")...)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "--out")
+	for _, args := range []string{"coll --ops barrier", "report --format json", "choice --rounds 1000"} { // they measure for long, and write at the end
+		code, _, errs = rmabench(t, append(strings.Fields(args), "--out", "/nonexistent/x.json")...)
+		require.Equal(t, exitFailed, code)
+		require.Regexp(t, "^rmabench: --out: [^\n]*no such file or directory\n$", errs, "nothing is measured")
+	}
 	code, _, errs = rmabench(t, fast("lat", "--out", t.TempDir())...)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "directory")

@@ -120,9 +120,9 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 		}
 	}
 	// Zero stands for the default in a Plan; on the command line it is an error.
-	for name, zero := range map[string]bool{"time": f.time == 0, "iters": f.iters == 0, "window": f.window == 0, "count": f.count == 0, "stall": f.stall == 0, "tags": f.tags == 0, "sampling": f.sampling == 0, "calibration": f.calibration == 0} {
+	for name, zero := range map[string]bool{"time": f.time == 0, "iters": f.iters == 0, "window": f.window == 0, "count": f.count == 0, "stall": f.stall == 0, "tags": f.tags <= 0, "sampling": f.sampling <= 0, "calibration": f.calibration <= 0} {
 		if zero && changed(name) {
-			return req, fmt.Errorf("--%s 0: want a positive value", name)
+			return req, fmt.Errorf("--%s: want a positive value", name)
 		}
 	}
 	if changed("op") && f.op == "" {

@@ -131,6 +131,29 @@ func writeFile(path string, b []byte) error {
 	return k.commit()
 }
 
+// writable returns an error if a command cannot write the file of --out: before it measures.
+func writable(fl *pflag.FlagSet) error {
+	value := func(name string) string {
+		if f := fl.Lookup(name); f != nil {
+			return f.Value.String()
+		}
+		return ""
+	}
+	path := value("out")
+	if path == "" || value("format") == "html" { // a directory, which may not exist
+		return nil
+	}
+	if st, err := os.Stat(path); err == nil && !st.IsDir() && !st.Mode().IsRegular() {
+		return nil // a pipe ends for its reader when it is closed
+	}
+	k, err := openFile(path)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	k.discard()
+	return nil
+}
+
 // outFlags are the flags of what a command writes.
 type outFlags struct {
 	format, out string
