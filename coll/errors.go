@@ -29,6 +29,12 @@ var (
 	ErrProtocol = errors.New("coll: peer violated the protocol")
 )
 
+// closedError is rma.ErrClosed for something of an engine that is open.
+type closedError string
+
+func (e closedError) Error() string        { return string(e) + " is closed" }
+func (e closedError) Is(target error) bool { return target == rma.ErrClosed }
+
 // MismatchError names two ranks, by their numbers in the job, and the calls that they made.
 // It wraps ErrMismatch.
 type MismatchError struct {

@@ -258,7 +258,9 @@ func TestPersistentMisuse(t *testing.T) {
 	require.NoError(t, req.Wait(ctx))
 	require.NoError(t, op.Close())
 	require.NoError(t, op.Close())
-	require.ErrorIs(t, op.Start().Wait(ctx), rma.ErrClosed)
+	err = op.Start().Wait(ctx)
+	require.ErrorIs(t, err, rma.ErrClosed)
+	require.ErrorContains(t, err, "the persistent operation is closed")
 	each(t, ts, func(_ int, team *Team) error { return conform(ctx, team, 0, 3, 1) })
 }
 

@@ -88,7 +88,7 @@ func (o *operation) renew(k key, r *Request) error {
 	defer o.mu.Unlock()
 	switch {
 	case o.closed:
-		return fmt.Errorf("coll: %v: %w", o.kind, rma.ErrClosed)
+		return fmt.Errorf("coll: %v: %w", o.kind, closedError("the persistent operation"))
 	case !o.ended:
 		return fmt.Errorf("coll: %v: %w: it is in flight", o.kind, ErrBusy)
 	}

@@ -185,7 +185,7 @@ func (t *Team) Close() error {
 	if t.t == t.t.s.world {
 		return fmt.Errorf("coll: close: %w: the team of all ranks lasts as long as the engine", ErrInvalid)
 	}
-	t.t.end(fmt.Errorf("coll: team %q: %w", t.t.name, rma.ErrClosed), nil)
+	t.t.end(fmt.Errorf("coll: team %q: %w", t.t.name, closedError("the team")), nil)
 	t.t.mu.Lock()
 	board := t.t.board
 	t.t.mu.Unlock()
