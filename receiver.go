@@ -32,7 +32,8 @@ type Receiver interface {
 
 	// Gone is called once for a peer that will send no more messages: after its last
 	// Arriving, so not as long as a message is left by Landing.Later, and at once for peers
-	// that are gone already.
+	// that are gone already. After Peer.Reset the peer may send again: Gone has then been
+	// called, before the next Arriving, and is called again when the new connection ends.
 	Gone(rank int, err error)
 }
 

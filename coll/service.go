@@ -364,7 +364,8 @@ func (r *receiver) Arrived(m rma.Envelope, token any, parts [][]byte, err error)
 // only operations that still wait for a message of it fail.
 func (r *receiver) Gone(rank int, err error) {
 	s := (*service)(r)
-	for _, t := range s.losing(rank, cmp.Or(err, rma.ErrPeerGone), true) {
+	// Watch does not report when this rank has a connection with itself again. Teams do not need it.
+	for _, t := range s.losing(rank, cmp.Or(err, rma.ErrPeerGone), rank != s.eng.Rank()) {
 		t.leave(rank, lostError(rank, "collective", cmp.Or(err, rma.ErrPeerGone)))
 	}
 }

@@ -389,3 +389,49 @@ func TestNoAllocation(t *testing.T) {
 	runtime.GC()
 	require.Less(t, testutil.AllocsPerRun(500, ping), 0.5) // credit, now and then
 }
+
+// Connections end with the engines' connection, and new ones are made after Peer.Reset, again and
+// again; a rank's connection with itself concerns no other rank.
+func TestDialAfterReset(t *testing.T) {
+	for _, fabric := range []string{"shm", "tcp"} {
+		for _, to := range []int{1, 0} {
+			t.Run(fmt.Sprintf("%s to %d", fabric, to), func(t *testing.T) {
+				es := job(t, 2, fabric)
+				ctx := testutil.Context(t, 30*time.Second)
+				p := es[0].Peer(to)
+				mine, err := es[0].Alloc(8)
+				require.NoError(t, err)
+				kept, other := connect(t, es, 0, 1)
+				for range 3 {
+					a, b := connect(t, es, 0, to)
+					c, d := connect(t, es, to, 0)
+					mem, err := es[to].Alloc(8)
+					require.NoError(t, err)
+					require.NoError(t, mem.Close())
+					require.ErrorIs(t, p.Put(mem.Key().At(0), mine.Slice(0, 8)).Wait(ctx), rma.ErrRemoteAccess)
+					for _, x := range []*Conn{a, b, c, d} {
+						_, err := x.Read(make([]byte, 1))
+						require.ErrorIs(t, err, syscall.ECONNRESET)
+					}
+					_, err = Dial(ctx, es[0], Addr{to, "pair"}.String())
+					require.ErrorIs(t, err, syscall.ECONNRESET)
+					require.NoError(t, p.Reset(ctx))
+					require.NoError(t, es[to].Peer(0).Reset(ctx), "waits for the same connection")
+					require.NoError(t, a.Close())
+					require.NoError(t, d.Close())
+				}
+				a, b := connect(t, es, 0, to)
+				c, d := connect(t, es, to, 0)
+				for _, x := range [][2]*Conn{{a, b}, {c, d}, {d, c}, {kept, other}} {
+					if x[0] == kept && to == 1 {
+						continue // lost
+					}
+					_, err := x[0].Write([]byte("again"))
+					require.NoError(t, err)
+					_, err = io.ReadFull(x[1], make([]byte, 5))
+					require.NoError(t, err)
+				}
+			})
+		}
+	}
+}

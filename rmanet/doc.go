@@ -59,6 +59,9 @@
 //	             [Config.Linger] at most. A process that exits without it loses
 //	             data in flight
 //
+// The loss of the engines' connection resets all connections between two ranks; after
+// [rma.Peer.Reset] new ones can be made.
+//
 // Deadlines and Close end calls at once, whatever the peer's process does. Errors are
 // *net.OpError, except io.EOF, as in package net. A connection has no descriptor: there is
 // no SyscallConn, File, SetKeepAlive or SetNoDelay.

@@ -273,9 +273,9 @@ func (e *end) Arrived(m rma.Envelope, token any, parts [][]byte, err error) {
 
 // Gone implements rma.Receiver.
 func (e *end) Gone(rank int, err error) {
-	if rank == e.n.eng.Rank() {
+	if errors.Is(err, rma.ErrClosed) {
 		e.n.gone(err)
 		return
 	}
-	e.n.sessions[rank].fail(err)
+	e.n.sessions[rank].lose(err)
 }

@@ -33,12 +33,13 @@ type session struct {
 	last     uint32              // last number opened by this side
 	lastIn   uint32              // last number opened by the peer
 	starved  []*Conn             // have a Write that waits for memory
-	err      error               // why there will be no more connections
+	err      error               // why there are no more connections
 
 	in, out  atomic.Int64 // bytes of received blocks, and of outgoing ones
 	waiting  atomic.Int64 // control frames posted and not sent
 	stalled  atomic.Bool  // messages are left at the peer: in has reached its bound
 	hungry   atomic.Bool  // starved is not empty
+	lost     atomic.Bool  // err is the loss of the engines' connection, which Peer.Reset ends; changed under mu
 	deferred int          // control frames that are being fetched; the engine's
 }
 
@@ -179,6 +180,9 @@ func after(num, last uint32) uint32 { return (num + numberMax - last) % numberMa
 func (s *session) open(service string) (*Conn, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
+	if s.lost.Load() && s.peer.Stats().Err == nil {
+		s.renew()
+	}
 	s.mu.Lock()
 	if s.err != nil {
 		defer s.mu.Unlock()
@@ -194,31 +198,60 @@ func (s *session) open(service string) (*Conn, error) {
 	c.remote = Addr{s.rank, service}
 	s.opened[num] = c
 	s.mu.Unlock()
-	s.send(frame{kind: kindOpen, num: num, n: uint64(s.n.cfg.Window), service: service})
+	s.post(frame{kind: kindOpen, num: num, n: uint64(s.n.cfg.Window), service: service}, c)
 	return c, nil
+}
+
+// renew allows connections again after the engines' connection was lost and replaced. The
+// streams of the last one have ended on this side, and their numbers are not used again.
+func (s *session) renew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost.Load() {
+		s.err = nil
+		s.lost.Store(false)
+	}
+}
+
+// lose ends all connections with the peer, until Peer.Reset. It is called before the engine
+// replaces its connection, and no message of the old one follows.
+func (s *session) lose(err error) {
+	if s.fail(err) {
+		s.mu.Lock()
+		s.lost.Store(errors.Is(s.err, err))
+		s.mu.Unlock()
+	}
 }
 
 // control is an outgoing control frame.
 type control struct {
 	s    *session
+	c    *Conn // that the frame opens
 	buf  [frameMax]byte
 	sent func(error)
 }
 
 var controls sync.Pool
 
-// end is called when the frame has been sent, or cannot be. It ignores the error: Gone
-// reports the end of a peer.
-func (c *control) end(error) {
-	s := c.s
+// end is called when the frame has been sent, or cannot be. Gone reports the end of a peer to
+// the connections that there are, but may have come before the one that the frame opens.
+func (c *control) end(err error) {
+	s, opens := c.s, c.c
+	c.c = nil
 	controls.Put(c)
+	if err != nil && opens != nil {
+		opens.end(ending(err))
+	}
 	if s.waiting.Add(-1) == 0 {
 		s.n.look()
 	}
 }
 
 // send sends a control frame. The caller holds no lock that the engine takes.
-func (s *session) send(f frame) {
+func (s *session) send(f frame) { s.post(f, nil) }
+
+// post is send of a frame that opens c, unless that is nil.
+func (s *session) post(f frame, opens *Conn) {
 	if s.waiting.Add(1) > maxControl {
 		s.waiting.Add(-1)
 		s.fail(protocolError("%d control frames wait to be taken", maxControl))
@@ -229,16 +262,28 @@ func (s *session) send(f frame) {
 		c = &control{}
 		c.sent = c.end
 	}
-	c.s = s
+	c.s, c.c = s, opens
 	s.peer.SendFunc(tagControl, f.append(c.buf[:0]), c.sent)
 }
 
-// fail ends all connections with the peer.
-func (s *session) fail(err error) {
+// ending returns the error of connections that err has ended.
+func ending(err error) error {
+	if errors.Is(err, rma.ErrClosed) {
+		return net.ErrClosed
+	}
+	return connReset(err)
+}
+
+// fail ends all connections with the peer, unless an earlier call has.
+func (s *session) fail(err error) bool {
 	s.mu.Lock()
 	if s.err != nil {
+		if errors.Is(err, rma.ErrClosed) {
+			s.err = err
+			s.lost.Store(false)
+		}
 		s.mu.Unlock()
-		return
+		return false
 	}
 	s.err = err
 	waits := maps.Clone(s.waits)
@@ -247,21 +292,21 @@ func (s *session) fail(err error) {
 	for _, o := range waits {
 		o.l.forget(o)
 	}
-	lied := errors.Is(err, ErrProtocol)
-	why := connReset(err)
-	if errors.Is(err, rma.ErrClosed) {
-		why = net.ErrClosed
-	}
+	lied, why := errors.Is(err, ErrProtocol), ending(err)
 	for _, c := range s.all() {
 		c.end(why)
 		if lied {
 			c.control(kindReset, resetProtocol)
 		}
 	}
+	return true
 }
 
 // arriving chooses the destination of a message of the peer.
 func (s *session) arriving(m rma.Envelope, inPlace bool) rma.Landing {
+	if s.lost.Load() {
+		s.renew() // lose was called behind the last message of the old connection
+	}
 	if s.deferred > 0 {
 		return rma.Landing{Later: true} // a control frame before it is being fetched
 	}

@@ -51,6 +51,8 @@ type exchange struct {
 	backoff eager.Backoff
 	shared  message.Shared // receives from any rank
 	ended   func()         // called when a conversation has ended
+	// renewed is called when a conversation has a new connection. over is why the last one has ended.
+	renewed func(rank int, over error)
 
 	wanted atomic.Bool // receives may take messages of all ranks
 	mu     sync.Mutex  // guards wanted against Conversation.told
@@ -474,6 +476,7 @@ func (c *Conversation) noteEnd(err error) {
 // caller must close, or nil.
 func (c *Conversation) Renew() *message.Channel {
 	ch := c.ch
+	c.x.renewed(c.of, c.over)
 	c.ch, c.asleep, c.opened, c.err, c.down, c.over = nil, false, false, nil, nil, nil
 	c.loop = message.Loopback{From: c.of, Shared: &c.x.shared}
 	c.x.mu.Lock()

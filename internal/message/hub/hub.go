@@ -34,6 +34,11 @@ type Hub struct {
 func (h *Hub) Init(o Options) {
 	h.Options = o
 	h.ended = h.conversationEnded
+	h.renewed = func(rank int, over error) {
+		for _, r := range h.receivings {
+			r.renew(rank, over)
+		}
+	}
 	h.shared.Again = h.again
 }
 

@@ -9,7 +9,8 @@ import (
 type Taker interface {
 	message.Source
 
-	// Gone is called once for a rank that will send no more messages and has none waiting.
+	// Gone is called once for each connection with a rank that has ended: the rank sends no
+	// more messages over it, and none waits.
 	Gone(rank int, err error)
 }
 
@@ -35,6 +36,16 @@ func (r *Receiving) gone(rank int, err error) {
 		r.reported[rank] = true
 		r.to.Gone(rank, err)
 	}
+}
+
+// renew begins again with a rank whose connection is replaced: messages of the last one that r
+// has left are dropped.
+func (r *Receiving) renew(rank int, over error) {
+	r.stalls[rank] = false
+	if over != nil {
+		r.gone(rank, over)
+	}
+	r.reported[rank] = false
 }
 
 // source implements message.Source for a Receiving.
