@@ -2,6 +2,7 @@ package coll
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -83,4 +84,25 @@ func BenchmarkLatency(b *testing.B) {
 			}
 		}
 	}
+}
+
+// A team is made, performs its first operation, by an algorithm that is not chosen by prediction, and is closed.
+func BenchmarkTeam(b *testing.B) {
+	ctx := context.Background()
+	es := job(b, 2, "shm")
+	ts := worlds(b, es)
+	each(b, ts, func(_ int, t *Team) error { return Barrier(ctx, t) })
+	b.ResetTimer()
+	each(b, ts, func(r int, _ *Team) error {
+		for range b.N {
+			t, err := New(ctx, es[r], []int{0, 1}, "pair")
+			if err == nil {
+				err = errors.Join(t.Force(byFlags), Barrier(ctx, t), t.Close())
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

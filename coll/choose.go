@@ -332,43 +332,63 @@ func (t *team) slowest(ranks []int) (c *costs) {
 
 // share maps the boards of the ranks, and tells the figures whether all ranks could: then flags
 // are possible and, with areas, shared memory; and single copies, if all ranks can also read the
-// memory of the others.
+// memory of the others. The ranks also tell each other how long data of other processors takes, if all know it.
 func (t *team) share(f *figures, b *board, areas bool) {
-	all := []int32{0}
+	known := t.s.lines.Load()
+	all := make([]int64, 2+len(lineTimes{})) // the least of all ranks
 	if mapped, attached := b.mapBoards(); attached {
 		all[0] = 2
 	} else if mapped {
 		all[0] = 1
 	}
-	measured := areas && !f.takeTurns(len(t.ranks))
-	if measured {
-		b.mu.Lock()
-		if !b.area.writeLines(t.rank) {
-			all[0] = 0
+	if known != nil {
+		all[1] = 1
+		for i, ns := range known {
+			all[2+i] = -int64(ns)
 		}
-		b.mu.Unlock()
 	}
 	StartAllreduce(t.with(figuresTag), nil, all, Min).Then(func(err error) {
 		if err != nil { // the team is revoked
 			return
 		}
 		f.boards = byBoard{flags: all[0] >= 1, shared: all[0] >= 1 && areas, single: all[0] == 2}
-		if !measured || all[0] < 1 {
+		switch {
+		case !f.boards.shared || f.takeTurns(len(t.ranks)):
 			t.know(f)
-			return
+		case all[1] > 0:
+			var ns lineTimes
+			for i := range ns {
+				ns[i] = uint32(-all[2+i])
+			}
+			f.lines = lineRatesOf(ns)
+			t.know(f)
+		default:
+			go t.writeLines(f, b)
 		}
-		go t.compareLines(f, b)
 	})
 }
 
-// compareLines tells the figures how long data of other processors takes, on the rank where it takes longest. All ranks
-// have called writeLines.
+// writeLines writes what the previous rank measures how long data of other processors takes by. All ranks have mapped the areas.
+func (t *team) writeLines(f *figures, b *board) {
+	b.mu.Lock()
+	b.area.writeLines(t.rank)
+	b.mu.Unlock()
+	StartBarrier(t.with(figuresTag)).Then(func(err error) {
+		if err == nil {
+			go t.compareLines(f, b)
+		}
+	})
+}
+
+// compareLines tells the figures how long data of other processors takes, on the rank where it takes longest, and the service,
+// for other teams. All ranks have called writeLines.
 func (t *team) compareLines(f *figures, b *board) {
 	b.mu.Lock()
 	ns := b.area.measureLines((t.rank + 1) % len(t.ranks))
 	b.mu.Unlock()
 	StartAllreduce(t.with(figuresTag), nil, ns[:], Max).Then(func(err error) {
 		if err == nil {
+			t.s.lines.Store(&ns)
 			f.lines = lineRatesOf(ns)
 			t.know(f)
 		}

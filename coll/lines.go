@@ -20,6 +20,9 @@ type lineRates struct{ page, private, rest float64 }
 // nearLines are those of two near processors, for predictions without a team.
 var nearLines = lineRates{page: 0.1, private: 0.05, rest: 0.015}
 
+// lineTimes are by how much longer a page, a piece of linePiece, and such a piece of the rest take, in ns.
+type lineTimes [3]uint32
+
 const pageBytes, privateBytes = 4 << 10, 128 << 10
 
 // time returns by how much longer n bytes take, in ns.
@@ -48,8 +51,8 @@ func (a *area) writeLines(me int) bool {
 }
 
 // measureLines copies what a rank has written by writeLines, and once more, and returns by how much
-// longer the first copy took, in ns: of a page, of a piece, and of a piece of the rest. The lock of the board is held.
-func (a *area) measureLines(rank int) (ns [3]uint32) {
+// longer the first copy took. The lock of the board is held.
+func (a *area) measureLines(rank int) (ns lineTimes) {
 	if a.mappings == nil {
 		return ns
 	}
@@ -89,6 +92,6 @@ func copied(to, from []byte) int64 {
 }
 
 // lineRatesOf returns what measureLines has measured, for a byte.
-func lineRatesOf(ns [3]uint32) lineRates {
+func lineRatesOf(ns lineTimes) lineRates {
 	return lineRates{float64(ns[0]) / pageBytes, float64(ns[1]) / linePiece, float64(ns[2]) / linePiece}
 }

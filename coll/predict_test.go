@@ -511,6 +511,17 @@ func TestLinesMeasured(t *testing.T) {
 	})
 	require.Equal(t, all[0], all[1])
 	require.NotZero(t, all[0].page+all[0].private+all[0].rest)
+	for i := range es { // the next team takes what all its ranks know, the longest
+		known := lineTimes{uint32(100 * i), 50, uint32(9 - i)}
+		pair[i].t.s.lines.Store(&known)
+	}
+	each(t, worlds(t, es), func(_ int, team *Team) error {
+		err := Allreduce(ctx, team, nil, []int64{1}, Sum)
+		if f := team.t.told.Load(); err == nil && f.lines != lineRatesOf(lineTimes{100, 50, 9}) {
+			err = fmt.Errorf("%+v", f.lines)
+		}
+		return err
+	})
 	b := pair[0].t.board
 	require.Less(t, lineRatesOf(b.area.measureLines(1)).time(1<<20), 1e9)
 	require.NoError(t, pair[0].Close())

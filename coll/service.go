@@ -33,8 +33,9 @@ type service struct {
 	// wake returns a word that others write to wake this rank. It lasts as long as the engine,
 	// as a rank may wake another that has closed the team.
 	wake    func() (*rma.Region, error)
-	areas   atomic.Int64 // bytes of those of this rank in all teams
-	closing atomic.Bool  // the engine closes: nothing is discarded any longer
+	areas   atomic.Int64              // bytes of those of this rank in all teams
+	lines   atomic.Pointer[lineTimes] // that the first team with areas has measured; nil: none has
+	closing atomic.Bool               // the engine closes: nothing is discarded any longer
 
 	contention *cpu.Contention
 
