@@ -22,7 +22,7 @@ type nbcFlags struct {
 // nbcCommand returns the command that measures how much of collective operations a computation
 // hides.
 func nbcCommand(s streams) *cobra.Command {
-	f := &nbcFlags{collFlags: collFlags{bind: topo.None.String()}} // placed binds
+	f := &nbcFlags{collFlags: collFlags{bind: topo.None.String(), req: collective.Request{Hosts: 1}}} // placed binds
 	cmd := &cobra.Command{
 		Use: "nbc", Short: "Measure how much of non-blocking collective operations a computation hides", Args: noArgs,
 		Long: `Measure non-blocking collective operations of package coll among ranks that this command
