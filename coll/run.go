@@ -487,10 +487,11 @@ func (o *operation) fetch(i int32) {
 	r := o.t.eng.Peer(o.t.ranks[s.peer]).RecvTag(tagPayload|o.state[i].later, o.mem(s.to)) // not under o.mu: it may run callbacks
 	o.mu.Lock()
 	o.state[i].recv = r
-	if o.err != nil {
-		r.Cancel()
-	}
+	failed := o.err != nil
 	o.mu.Unlock()
+	if failed {
+		r.Cancel() // the same holds for it
+	}
 	r.ThenLen(call)
 }
 
@@ -522,13 +523,19 @@ func (o *operation) abort(err error) {
 	}
 	o.err = err
 	o.begun = o.begun || o.plan == nil
+	var posted []rma.RecvRequest
 	for i := range o.state {
 		st := &o.state[i]
 		if st.recv != (rma.RecvRequest{}) {
-			st.recv.Cancel()
+			posted = append(posted, st.recv)
 		} else if st.begun && st.later != 0 && !st.active {
 			o.t.s.discard(o.t.eng.Peer(o.t.ranks[o.plan.steps[i].peer]), st.later)
 		}
 	}
-	o.drive()
+	o.posted++ // the operation does not end meanwhile
+	o.mu.Unlock()
+	for _, r := range posted {
+		r.Cancel() // not under o.mu: it may run callbacks
+	}
+	o.release()
 }
