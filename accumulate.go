@@ -44,11 +44,17 @@ func AccumulateV[T Element](p *Peer, dst []Span, op Reduction, src []T) Request 
 	return accumulatePieces(p, o, how, nil, Bytes(src), dst...)
 }
 
+// maxRepeated bounds the bytes of a shape that combines elements of the target several times: the
+// engine's owner executes an accumulate on mapped memory in one piece, and the memory of the two
+// sides does not bound this one.
+const maxRepeated = 256 << 20
+
 // AccumulateStrided is Accumulate of the elements of a Shape, whose sizes and strides are
 // in bytes, as for Peer.PutStrided: runs of src are combined with runs at dst. The run,
 // the strides of both sides and the address of dst must be multiples of the element's size
 // (ErrAlign). Runs may overlap on either side; an element of the target is combined once
-// for each run that contains it.
+// for each run that contains it. Shapes whose runs overlap at the target combine at most
+// 256 MiB of elements (ErrTooLarge).
 func AccumulateStrided[T Element](p *Peer, dst Remote, op Reduction, src []T, shape Shape) Request {
 	how := onesided.Combining{Op: onesided.Reduction(op), Type: typeOf[T]()}
 	mem, size := Bytes(src), sizeOf[T]()
@@ -66,9 +72,11 @@ func AccumulateStrided[T Element](p *Peer, dst Remote, op Reduction, src []T, sh
 	switch {
 	case err != nil:
 	case !how.Known():
-		err = ErrInvalid
+		err = undefined(how.Op, how.Type)
 	case plan.Local > uint64(len(mem)):
-		err = ErrBounds
+		err = outside(0, plan.Local, uint64(len(mem)))
+	case plan.Total > max(plan.Remote, maxRepeated):
+		err = ErrTooLarge
 	case (unaligned|int(there.Addr%8))%size != 0:
 		err = ErrAlign
 	}
@@ -87,7 +95,7 @@ func AccumulateStrided[T Element](p *Peer, dst Remote, op Reduction, src []T, sh
 // accumulatePieces posts o, an accumulate of src, which is contiguous, to the places of dst.
 func accumulatePieces(p *Peer, o *initiator.Op, how onesided.Combining, old, src []byte, dst ...Span) Request {
 	if !how.Known() {
-		return p.drop(o, ErrInvalid)
+		return p.drop(o, undefined(how.Op, how.Type))
 	}
 	c := o.Cursor()
 	if len(src) > 0 {
@@ -97,7 +105,7 @@ func accumulatePieces(p *Peer, o *initiator.Op, how onesided.Combining, old, src
 	for _, s := range dst {
 		addr, rkey, err := p.reach(s.at, uint64(max(s.n, 0)), how.Needs())
 		if s.n < 0 {
-			err = cmp.Or(err, ErrBounds)
+			err = cmp.Or(err, outside(s.at.off, s.n, s.at.key.value().Len))
 		} else if (addr|uint64(s.n))%uint64(how.Type.Size()) != 0 {
 			err = cmp.Or(err, ErrAlign)
 		}

@@ -214,6 +214,7 @@ func TestAccumulatePiecesRefused(t *testing.T) {
 			"start":           {AccumulateStrided(p, k.At(4), Sum, xs, Shape2D(2, 8, 8, 16)), ErrAlign},
 			"extent":          {AccumulateStrided(p, k.At(0), Sum, xs, Shape2D(2, 8, 8, 4096)), ErrBounds},
 			"local extent":    {AccumulateStrided(p, k.At(0), Sum, xs, Shape2D(5, 8, 8, 8)), ErrBounds},
+			"repeated":        {AccumulateStrided(p, k.At(0), Sum, xs, Shape{Run: 8, Dims: []Dim{{1 << 40, 0, 0}}}), ErrTooLarge},
 			"shape":           {AccumulateStrided(p, k.At(0), Sum, xs, Shape{Run: -8}), ErrShape},
 			"nothing":         {AccumulateStrided(p, k.At(0), Sum, xs, Shape2D(0, 8, 8, 8)), nil},
 			"nothing at all":  {GetAccumulate(p, nil, k.At(0), Sum, []int64{}), nil},

@@ -161,7 +161,7 @@ func (p *Peer) half(dst Remote, m onesided.RMW) AtomicRequest32 {
 	case apart(p):
 		err = errApart
 	case word < mem.Addr || mem.Addr+mem.Len-word < 8:
-		err = ErrBounds // of the word
+		err = fmt.Errorf("%w: the aligned 8 bytes around offset %d of %d", ErrBounds, dst.off, mem.Len)
 	}
 	if err != nil {
 		return AtomicRequest32{Request: p.refuse(initiator.Emulated.String(), err)}
@@ -278,7 +278,7 @@ func Fetch[T Element](p *Peer, dst Remote, op Reduction, v T) FetchRequest[T] {
 	m := onesided.RMW{Func: onesided.Combine, Op: onesided.Reduction(op), Type: t, Arg: bitsOf(v)}
 	switch {
 	case !(onesided.Combining{Op: m.Op, Type: t, Fetch: true}).Known():
-		return FetchRequest[T]{Request: p.refuse(initiator.Emulated.String(), ErrInvalid)}
+		return FetchRequest[T]{Request: p.refuse(initiator.Emulated.String(), undefined(m.Op, t))}
 	case t.Size() == 4:
 		r := p.half(dst, m)
 		return FetchRequest[T](r)
@@ -328,7 +328,7 @@ func (p *Peer) accumulate(dst Remote, op Reduction, t onesided.Type, src []byte)
 	switch {
 	case err != nil:
 	case !onesided.Reduction(op).Takes(t):
-		err = ErrInvalid
+		err = undefined(onesided.Reduction(op), t)
 	case addr%uint64(t.Size()) != 0:
 		err = ErrAlign
 	}

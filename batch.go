@@ -14,7 +14,8 @@ import (
 // the modes of all messages together, and likewise the ways of the puts and of the gets.
 // The puts take place first, in no particular order, then the gets; then the messages are
 // sent. A batch may be reused when its request is complete; earlier, Send fails with
-// ErrInUse. It must be used by one goroutine at a time.
+// ErrInUse. It must be used by one goroutine at a time. Peer.Batch makes one; the zero value
+// belongs to no peer and cannot be used.
 type Batch struct {
 	peer  *Peer
 	b     hub.Batch

@@ -237,6 +237,17 @@ func TestMisuseIsRefusedHere(t *testing.T) {
 		require.ErrorAs(t, err, &pe, name)
 		require.Equal(t, 1, pe.Rank)
 	}
+	for text, r := range map[string]Request{
+		"outside the region: 10 bytes at offset 4090 of 4096":                     p.Put(keys[1].At(4090), mems[0].Slice(0, 10)),
+		"outside the region: 20 bytes at offset 4080 of 4096":                     p.Put(keys[1].At(0), mems[0].Slice(4080, 20)),
+		"invalid argument: no bitwise or of float64 elements in this operation":   Accumulate(p, keys[1].At(0), BitOr, []float64{1}),
+		"outside the region: 8 bytes at offset 4096 of 4096":                      p.FetchAdd(keys[1].At(4096), 1).Request,
+		"outside the region: -8 bytes at offset 8 of 4096":                        p.PutV([]Span{keys[1].Slice(8, -8)}, nil),
+		"invalid argument: no signal operation 2: want SignalSet or SignalAdd":    p.Signal(keys[1].At(0), 2, 1),
+		"invalid argument: no exclusive min of uint64 elements in this operation": Fetch(p, keys[1].At(0), Min|Exclusive, uint64(1)).Request,
+	} {
+		require.ErrorContains(t, r.Wait(ctx), text)
+	}
 	require.ErrorIs(t, Request{}.Wait(ctx), ErrRequestUsed)
 	r := p.Put(keys[1].At(0), mems[0].Slice(0, 10))
 	require.NoError(t, r.Wait(ctx))

@@ -93,7 +93,7 @@ func far(e *Engine, rank int) bool { return e.bringup.Path(rank).Of == sampling.
 func measurePath(t *testing.T, dir string) bool {
 	t.Helper()
 	const bytes = 1 << 20
-	es := openFar(t, func(c *Config) { c.Profiles, c.PathBytes = dir, bytes })
+	es := openFar(t, func(c *Config) { c.Profiles, c.PathBytes, c.PathBudget = dir, bytes, 10*time.Second })
 	near, before := es[0].bringup.Path(1), es[0].bringup.Path(farRank)
 	require.Equal(t, sampling.SharedL2, near.Of)
 	require.Equal(t, bringup.Path{Link: "sim", Of: near.Of, Source: near.Source, Params: near.Params}, before, "before there is a connection")

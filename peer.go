@@ -469,7 +469,7 @@ func (p *Peer) vector(k initiator.Kind, local []Buffer, remote []Span) Request {
 	}
 	for _, s := range remote {
 		if s.n < 0 {
-			return p.drop(o, ErrBounds)
+			return p.drop(o, outside(s.at.off, s.n, s.at.key.value().Len))
 		}
 		addr, rkey, err := p.reach(s.at, uint64(s.n), right(k))
 		if err != nil {
@@ -568,7 +568,7 @@ func (p *Peer) strided(k initiator.Kind, local Buffer, remote Remote, shape Shap
 	switch {
 	case err != nil:
 	case plan.Local > here.Len:
-		err = ErrBounds
+		err = outside(0, plan.Local, here.Len)
 	case s.Overlaps(k == initiator.Put):
 		err = ErrOverlap
 	}
@@ -637,7 +637,7 @@ func (p *Peer) reach(at Remote, n uint64, need fabric.Access) (addr uint64, rkey
 	case k.Owner != 0 && k.Owner != owner(p.rank):
 		return 0, 0, ErrWrongPeer
 	case at.off < 0 || uint64(at.off) > k.Len || n > k.Len-uint64(at.off):
-		return 0, 0, ErrBounds
+		return 0, 0, outside(at.off, n, k.Len)
 	case k.Rights&need != need:
 		return 0, 0, ErrRemoteAccess
 	default:

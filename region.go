@@ -31,15 +31,19 @@ type Buffer struct {
 }
 
 // Alloc returns size bytes of zeroed memory outside the Go heap, registered with the given
-// rights of peers, by default all. A region of zero bytes has a key as well, which grants
+// rights of peers, by default all (ErrInvalid if there is no such right). A region of zero bytes has a key as well, which grants
 // no access. Over shm the memory is committed at once. If the system has less, the error wraps
 // ErrResources.
 func (e *Engine) Alloc(size int, access ...Access) (*Region, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("rma: alloc: %w: %d bytes", ErrInvalid, size)
 	}
+	granted, err := rights(access)
+	if err != nil {
+		return nil, fmt.Errorf("rma: alloc: %w", err)
+	}
 	defer trace.StartRegion(context.Background(), regionRegister).End()
-	reg, err := e.memory.Alloc(size, rights(access), offheap.Regions)
+	reg, err := e.memory.Alloc(size, granted, offheap.Regions)
 	return e.region(reg, err)
 }
 
@@ -50,8 +54,12 @@ func (e *Engine) Register(mem []byte, access ...Access) (*Region, error) {
 	if len(mem) == 0 {
 		return nil, fmt.Errorf("rma: register: %w: no bytes", ErrBounds)
 	}
+	granted, err := rights(access)
+	if err != nil {
+		return nil, fmt.Errorf("rma: register: %w", err)
+	}
 	defer trace.StartRegion(context.Background(), regionRegister).End()
-	reg, err := e.memory.Register(mem, rights(access))
+	reg, err := e.memory.Register(mem, granted)
 	return e.region(reg, err)
 }
 
@@ -168,7 +176,7 @@ func (b Buffer) bytes() ([]byte, error) {
 	case b.region == nil || !b.region.reg.Live():
 		return nil, ErrForeign
 	case uint(b.off) > uint(len(b.region.reg.Bytes())) || uint(b.n) > uint(len(b.region.reg.Bytes())-b.off):
-		return nil, ErrBounds
+		return nil, outside(b.off, b.n, uint64(len(b.region.reg.Bytes())))
 	}
 	return b.region.reg.Bytes()[b.off : b.off+b.n : b.off+b.n], nil
 }
@@ -184,7 +192,7 @@ func (b Buffer) sge(e *Engine, link int) (fabric.SGE, error) {
 	}
 	s, err := r.reg.SGE(link, b.off, b.n)
 	if err != nil {
-		return s, ErrBounds
+		return s, outside(b.off, b.n, r.reg.Key().Len)
 	}
 	return s, nil
 }
@@ -195,8 +203,8 @@ func (b Buffer) piece(e *Engine, link int) (onesided.Piece, error) {
 	whole := b
 	whole.n = 0
 	s, err := whole.sge(e, link)
-	if err == nil && (b.n < 0 || b.n > len(b.region.reg.Bytes())-b.off) {
-		err = ErrBounds
+	if mine := b.region; err == nil && (b.n < 0 || b.n > len(mine.reg.Bytes())-b.off) {
+		err = outside(b.off, b.n, mine.reg.Key().Len)
 	}
 	return onesided.Piece{Addr: s.Addr, Len: uint64(max(b.n, 0)), Key: s.LKey}, err
 }
@@ -225,16 +233,19 @@ const (
 	PeersNothing = Access(fabric.AccessLocalWrite) // none: only the owner uses the region
 )
 
-// rights returns the rights as the links define them.
-func rights(access []Access) fabric.Access {
+// rights returns the rights as the links define them. Errors wrap ErrInvalid.
+func rights(access []Access) (fabric.Access, error) {
 	if len(access) == 0 {
-		return fabric.AccessAll
+		return fabric.AccessAll, nil
 	}
 	all := fabric.AccessLocalWrite
 	for _, a := range access {
+		if unknown := fabric.Access(a) &^ fabric.AccessAll; unknown != 0 {
+			return 0, fmt.Errorf("%w: no rights %#x", ErrInvalid, uint8(unknown))
+		}
 		all |= fabric.Access(a)
 	}
-	return all & fabric.AccessAll
+	return all, nil
 }
 
 func (a Access) has(right Access) bool { return a&right == right }

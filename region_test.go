@@ -16,6 +16,10 @@ func TestAllocOfImpossibleSizes(t *testing.T) {
 		e := open(t, 1, fabric)[0]
 		_, err := e.Alloc(-1)
 		require.ErrorIs(t, err, ErrInvalid)
+		_, err = e.Alloc(8, PeersRead, 255)
+		require.ErrorIs(t, err, ErrInvalid)
+		_, err = e.Register(make([]byte, 8), 64)
+		require.ErrorIs(t, err, ErrInvalid)
 		for _, size := range []int{1 << 45, math.MaxInt} { // more than the host has, and more than a process can map
 			_, err = e.Alloc(size)
 			require.ErrorIs(t, err, ErrResources)

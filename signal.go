@@ -134,7 +134,7 @@ func (p *Peer) signal(o *initiator.Op, sig Remote, op SignalOp, value uint64) Re
 	case addr%8 != 0:
 		err = ErrAlign
 	case op > SignalAdd:
-		err = ErrInvalid
+		err = fmt.Errorf("%w: no signal operation %d: want SignalSet or SignalAdd", ErrInvalid, op)
 	}
 	if err != nil {
 		return p.drop(o, err)
@@ -207,7 +207,7 @@ func (p *Peer) awaitWord(w Buffer, t onesided.Type, cond Cond, value uint64, fro
 	case s.Addr%uint64(w.n) != 0:
 		err = ErrAlign
 	case !onesided.Cond(cond).Known():
-		err = ErrInvalid
+		err = fmt.Errorf("%w: no condition %d", ErrInvalid, cond)
 	case !w.region.reg.Hold():
 		err = ErrForeign
 	}

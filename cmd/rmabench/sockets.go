@@ -46,6 +46,11 @@ unary calls and streams of 64 KiB besides (grpc, grpc-stream).`,
 			if err := req.Check(); err != nil {
 				return usage(err)
 			}
+			if program == "" {
+				if err := req.CheckWorkloads(); err != nil {
+					return usage(err)
+				}
+			}
 			if jobenv.InJob() {
 				return usage(errors.New("sockets starts its ranks itself: run it outside of a job"))
 			}

@@ -29,6 +29,6 @@ func TestSocketsOverRealProcesses(t *testing.T) {
 		require.Contains(t, errs, says)
 	}
 	code, _, errs = rmabench(t, strings.Fields("sockets --rounds 1 --busy 0 --transports unix --workloads ftp")...)
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, "ftp")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, `"ftp": this program has`)
 }

@@ -57,6 +57,11 @@ const NoOp = reductions
 // combined with plain loads and stores. Only accumulates without a result take it.
 const Exclusive Reduction = 1 << 7
 
+var typeNames = []string{Int32: "int32", Int64: "int64", Uint32: "uint32", Uint64: "uint64", Float32: "float32", Float64: "float64"}
+
+// String returns the name of the type.
+func (t Type) String() string { return enum.Name("type", typeNames, t) }
+
 var reductionNames = []string{"sum", "min", "max", "prod", "replace", "bitwise and", "bitwise or", "bitwise xor", "no-op"}
 
 // String returns the name of the reduction.

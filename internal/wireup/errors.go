@@ -15,7 +15,7 @@ var (
 	ErrToken         = errors.New("wrong job token: RMA_TOKEN must be the same for the server and all ranks")
 	ErrSize          = errors.New("job size differs from the server's: RMA_SIZE must be the same everywhere")
 	ErrRank          = errors.New("rank outside the job")
-	ErrDuplicateRank = errors.New("rank has joined already")
+	ErrDuplicateRank = errors.New("rank has joined already: each process of the job needs an RMA_RANK of its own, and each job a server of its own")
 	ErrClosed        = errors.New("wireup: closed")
 	ErrServerGone    = errors.New("wire-up server gone")
 	ErrPeerGone      = errors.New("rank is gone")

@@ -57,6 +57,12 @@ func (r *Request) Check() error {
 	return nil
 }
 
+// CheckWorkloads reports why this program cannot run the workloads.
+func (r *Request) CheckWorkloads() error {
+	_, err := r.choose(Workloads())
+	return err
+}
+
 // choose returns the workloads of the request.
 func (r *Request) choose(have []Workload) ([]Workload, error) {
 	if len(r.Workloads) == 0 {
