@@ -71,8 +71,10 @@ type board struct {
 	left      bool // the memory is released when it does so no more
 	noted     bool // others are to wake the engine: see sleeps
 	timer     *time.Timer
-	dead      atomic.Bool
-	fence     atomic.Uint32 // orders what is read of others before what they tell then
+
+	released atomic.Bool // the memory has been
+	dead     atomic.Bool
+	fence    atomic.Uint32 // orders what is read of others before what they tell then
 
 	over atomic.Uint64 // number of the last operation that is over
 	at   atomic.Int64  // next, for those who do not hold mu, since they have last seen perform fail
@@ -186,6 +188,9 @@ func (b *board) close() bool {
 }
 
 func (b *board) release() {
+	if !b.released.CompareAndSwap(false, true) {
+		return // the team was closed before
+	}
 	_ = b.in.Close()
 	b.t.s.releaseArea(2 * b.area.half)
 }
