@@ -78,7 +78,8 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 		return err
 	}
 	addPeers(e)
-	if e.prog, err = progress.New(e.links, e.proto, e.bringup.SpinPolicy(), e.bringup.Home()); err != nil {
+	load, _ := e.bringup.Load(e.Rank())
+	if e.prog, err = progress.New(e.links, e.proto, e.bringup.SpinPolicy(), e.bringup.Home(), load); err != nil {
 		return err
 	}
 	e.opened.add(e.prog.Close)

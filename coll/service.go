@@ -71,7 +71,7 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 		return nil, fmt.Errorf("coll: %w", err)
 	}
 	s := &service{eng: eng, force: force, check: check, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, refused: map[string]map[int]error{}, lost: map[int]error{},
-		fetching: make([][2]int, eng.Size()), contention: cpu.NewContention(home(eng))}
+		fetching: make([][2]int, eng.Size()), contention: contention(eng)}
 	s.wake = sync.OnceValues(func() (*rma.Region, error) { return eng.Alloc(8, rma.PeersWrite) })
 	ranks := upTo(eng.Size())
 	s.world = s.newTeam(0, "world")
@@ -102,10 +102,10 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 	return s, nil
 }
 
-// home returns the processor of the rank of an engine among those of its host.
-func home(eng *rma.Engine) int {
-	at := rma.PlaceOf(eng.Peer(eng.Rank()))
-	return cpu.Home(cpu.Allowed(), at.LocalRank, at.LocalSize)
+// contention returns the account of the waits of an engine's rank.
+func contention(eng *rma.Engine) *cpu.Contention {
+	at, mine := rma.PlaceOf(eng.Peer(eng.Rank())), cpu.Allowed()
+	return cpu.NewContention(cpu.Home(mine, at.LocalRank, at.LocalSize), float64(at.LocalSize)/float64(max(mine.Len(), 1)))
 }
 
 // upTo returns the numbers from 0 to n-1.

@@ -67,7 +67,7 @@ func remaking(t *testing.T) (*Connector, *remade) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, link.Close()) })
 	p := &remade{renewed: make(chan struct{})}
-	prog, err := progress.New([]fabric.Link{link}, &p.seen, cpu.SpinPolicy{}, cpu.NoHome)
+	prog, err := progress.New([]fabric.Link{link}, &p.seen, cpu.SpinPolicy{}, cpu.NoHome, 1)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, prog.Close()) })
 	tasks := NewTasks()

@@ -150,7 +150,7 @@ func newRailRig(t *testing.T, rank int) *railRig {
 		link: &railLink{Link: link, shortages: make(chan error, 10), connects: make(chan struct{}, 10),
 			proofs: make(chan bool, 100), reports: make(chan error, 10)},
 		peer: &railPeer{ups: make(chan struct{}, 10)}}
-	r.prog, err = progress.New([]fabric.Link{link}, idle{}, cpu.SpinPolicy{}, cpu.NoHome)
+	r.prog, err = progress.New([]fabric.Link{link}, idle{}, cpu.SpinPolicy{}, cpu.NoHome, 1)
 	require.NoError(t, err)
 	r.prog.Start(false)
 	tasks := NewTasks()

@@ -82,6 +82,12 @@ const (
 	// were taken for one, and a barrier of 16 ranks on two processors took six times as long.
 	lateYield = 600 * time.Microsecond
 
+	// lateEmpty is lateYield in empty yields for each other rank that shares the processor: on machines where
+	// system calls and switches between processes take ten times as long, as some virtual ones, ranks
+	// that only answer each other keep the processor that much longer. With lateYield alone eight ranks on
+	// two such processors took each other for threads that compute (docs/progress.md).
+	lateEmpty = 300
+
 	// longTurn is the time of a turn in which a goroutine has computed: the scheduler takes the
 	// P away from it after 10 to 20 ms.
 	longTurn = 5 * time.Millisecond
@@ -118,12 +124,13 @@ const (
 	sureYields = 64
 )
 
-// NewContention returns an account without contention of a rank with a home, or NoHome.
-func NewContention(home int) *Contention {
+// NewContention returns an account without contention of a rank with a home, or NoHome, and load
+// ranks per processor, see [Load].
+func NewContention(home int, load float64) *Contention {
 	ticks := func(d time.Duration) int64 { return int64(float64(d) / NsPerTick()) }
 	empty := float64(emptyYield())
 	return &Contention{
-		late: ticks(lateYield), long: ticks(longTurn), least: ticks(minShared), most: ticks(maxShared),
+		late: max(ticks(lateYield), int64(lateEmpty*(load-1)*empty)), long: ticks(longTurn), least: ticks(minShared), most: ticks(maxShared),
 		switched: int64(turnYield * empty), short: int64(shortYield * empty),
 		home: home, switches: switches, settle: settle,
 	}

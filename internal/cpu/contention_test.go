@@ -11,7 +11,7 @@ import (
 // A late yield makes the waits of a period short; the periods grow while the probes after
 // them are late as well.
 func TestPeriodsOfContention(t *testing.T) {
-	c := NewContention(NoHome)
+	c := NewContention(NoHome, 1)
 	require.False(t, c.Shared())
 	now := int64(1 << 40)
 	span := func() int64 { c.threads.begin(now, c.least, c.most); return c.threads.until.Load() - now }
@@ -35,7 +35,7 @@ func TestPeriodsOfContention(t *testing.T) {
 
 // While the processor is shared, a wait that can sleep looks twice and does not yield.
 func TestSharedProcessorsEndSpins(t *testing.T) {
-	c := NewContention(NoHome)
+	c := NewContention(NoHome, 1)
 	c.short = 0 // no yield is a turn
 	s := Spinner{Policy: &Roomy, Contention: c}
 	spins := func() (n int) {
@@ -65,7 +65,7 @@ func TestSharedProcessorsEndSpins(t *testing.T) {
 // While yields run threads that yield soon, a wait yields at its first step; yields that run
 // no thread, or one that computes, do not count.
 func TestTurnsReplaceSpins(t *testing.T) {
-	c := NewContention(NoHome)
+	c := NewContention(NoHome, 1)
 	require.Positive(t, c.switched)
 	require.Less(t, c.switched, c.short)
 	c.switched, c.short, c.late = -2, -1, math.MaxInt64 // the yields of s itself are none of these
@@ -107,7 +107,7 @@ func TestTurnsReplaceSpins(t *testing.T) {
 // A wait gives goroutines of the process turns, unless these compute; then it does so again
 // when a while has passed. A caller that holds what they need gives the turns itself.
 func TestTurnsOfGoroutines(t *testing.T) {
-	c := NewContention(NoHome)
+	c := NewContention(NoHome, 1)
 	c.short, c.late, c.long = 0, math.MaxInt64, math.MaxInt64 // whatever the machine does
 	s := Spinner{Policy: &Roomy, Contention: c, Holds: true}
 	turns := func() (n int) {
@@ -155,7 +155,7 @@ func TestTurnsOfGoroutines(t *testing.T) {
 // A slow yield counts as a turn only if the next one has switched threads; after that, others
 // do without a look. Between the two the caller polls: no yield takes the place of a poll.
 func TestSlowYieldsAreNoTurns(t *testing.T) {
-	c := NewContention(NoHome)
+	c := NewContention(NoHome, 1)
 	c.switched, c.short, c.late = 0, 2, math.MaxInt64 // the yields of c itself are too long
 	looks, step, count, known := 0, int64(0), int64(0), true
 	c.switches = func() (int64, bool) {
@@ -227,4 +227,18 @@ func TestYieldSwitches(t *testing.T) {
 			break
 		}
 	}
+}
+
+// Ranks that share a processor are not taken for threads that compute because a switch takes long on
+// the machine: the time that a yield may take grows with that of an empty one, and with the ranks.
+func TestLateOnSlowMachines(t *testing.T) {
+	usual := int64(float64(lateYield) / NsPerTick())
+	defer func(was int64) { calib.yield = was }(emptyYield())
+	calib.yield = usual / 3000 // 0.2 µs
+	for _, load := range []float64{0, 1, 4, 10} {
+		require.Equal(t, usual, NewContention(NoHome, load).late)
+	}
+	calib.yield = usual / 200 // 3 µs
+	require.Equal(t, usual, NewContention(NoHome, 1).late, "each rank has a processor")
+	require.InDelta(t, 4.5*float64(usual), float64(NewContention(NoHome, 4).late), 0.01*float64(usual))
 }

@@ -31,7 +31,7 @@ func TestHome(t *testing.T) {
 // A thread that takes turns although its rank can have a processor goes there, at times that
 // become rarer while that fails, and counts such turns in between only.
 func TestTurnsAreSettled(t *testing.T) {
-	c := NewContention(5)
+	c := NewContention(5, 1)
 	c.switched, c.short, c.late = 0, 2, math.MaxInt64
 	var homes []int
 	moved := false
@@ -67,7 +67,7 @@ func TestTurnsAreSettled(t *testing.T) {
 	require.Len(t, homes, 4)
 	require.Zero(t, c.settled.span.Load())
 
-	c = NewContention(NoHome)
+	c = NewContention(NoHome, 1)
 	c.switched, c.short, c.late = 0, 2, math.MaxInt64
 	c.settle = func(int, int64) bool { require.Fail(t, "no home"); return false }
 	require.True(t, turn())

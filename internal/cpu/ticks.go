@@ -39,11 +39,16 @@ func NsPerTick() float64 {
 				calib.yield = min(calib.yield, d)
 			}
 		}
+		calib.yield = min(calib.yield, yieldCalls*systemCall())
 		t1, c1 := edge()
 		calib.nsPerTk = float64(c1.Sub(c0)) / float64(t1-t0)
 	})
 	return calib.nsPerTk
 }
+
+// yieldCalls is the most that a yield which runs no other thread takes, in short system calls. Beside
+// a thread that computes none returns without running it, and all take thousands of times as long.
+const yieldCalls = 4
 
 // emptyYield returns the time in ticks of a yield that runs no other thread.
 func emptyYield() int64 {

@@ -46,7 +46,7 @@ func (s *Standalone) Open(l fabric.Link, h interface {
 		return err
 	}
 	s.AddQueue(&s.Queue, 0, false, h)
-	if s.Prog, err = progress.New([]fabric.Link{l}, h, cpu.Default(), cpu.NoHome); err == nil {
+	if s.Prog, err = progress.New([]fabric.Link{l}, h, cpu.Default(), cpu.NoHome, 1); err == nil {
 		s.Start(s.Prog, s.Memory)
 	}
 	return err

@@ -32,7 +32,7 @@ func TestStartOn(t *testing.T) {
 
 func TestStartOnAProcessorThatIsNotThere(t *testing.T) {
 	a, _ := pair(t, sim.Options{})
-	e, err := New([]fabric.Link{a.link}, a, cpu.Default(), cpu.NoHome)
+	e, err := New([]fabric.Link{a.link}, a, cpu.Default(), cpu.NoHome, 1)
 	require.NoError(t, err)
 	require.ErrorIs(t, StartOn(e, cpu.Of(cpu.MaxCPU-1)), syscall.EINVAL)
 	closed := make(chan error, 1)

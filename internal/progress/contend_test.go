@@ -19,7 +19,7 @@ import (
 // the links are: otherwise every operation of the latter is handed over, which keeps the
 // links busy.
 func TestALongWaitGivesIn(t *testing.T) {
-	e, err := New(nil, &busy{}, cpu.SpinPolicy{Polls: 64, Yields: 1 << 30}, cpu.NoHome) // parks only if it has to
+	e, err := New(nil, &busy{}, cpu.SpinPolicy{Polls: 64, Yields: 1 << 30}, cpu.NoHome, 1) // parks only if it has to
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
 	ctx, cancel := context.WithCancel(testutil.Context(t, testutil.Limit))

@@ -125,15 +125,15 @@ func (s *serves) any() bool {
 }
 
 // New creates an engine for links, which the caller must close, after Close. Waits follow
-// the spin policy, of a rank whose home is [cpu.Home]. Start starts its goroutine, when the
-// protocol is ready.
-func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy, home int) (*Engine, error) {
+// the spin policy, of a rank whose home is [cpu.Home], with load ranks per processor ([cpu.Load]). Start
+// starts its goroutine, when the protocol is ready.
+func New(links []fabric.Link, p Protocol, policy cpu.SpinPolicy, home int, load float64) (*Engine, error) {
 	e := &Engine{
 		links: links, proto: p, policy: policy,
 		nudge: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if policy.Adapt {
-		e.contention = cpu.NewContention(home)
+		e.contention = cpu.NewContention(home, load)
 	}
 	for _, l := range links {
 		if s, ok := l.(fabric.Serving); ok {

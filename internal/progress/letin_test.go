@@ -28,7 +28,7 @@ func (b *busy) Complete(int, []fabric.Completion) {}
 // busy the links are; else Do would depend on luck.
 func TestBusyLoopLetsOthersIn(t *testing.T) {
 	p := &busy{}
-	e, err := New(nil, p, cpu.Default(), cpu.NoHome)
+	e, err := New(nil, p, cpu.Default(), cpu.NoHome, 1)
 	require.NoError(t, err)
 	e.Start(false)
 	defer func() { require.NoError(t, e.Close()) }()
@@ -51,7 +51,7 @@ func TestBusyLoopLetsOthersIn(t *testing.T) {
 
 // An engine that was never started closes.
 func TestCloseBeforeStart(t *testing.T) {
-	e, err := New(nil, nothing{}, cpu.Default(), cpu.NoHome)
+	e, err := New(nil, nothing{}, cpu.Default(), cpu.NoHome, 1)
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
 }

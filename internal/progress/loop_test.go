@@ -16,7 +16,7 @@ import (
 // else, ends by dozing for as long as it may at once, so that the links are not armed. One piece of
 // work for it brings back short dozes.
 func TestNeedlessSleepsBecomeDozes(t *testing.T) {
-	e, err := New([]fabric.Link{newIdle(t, 0)}, nothing{}, cpu.SpinPolicy{Polls: 1}, cpu.NoHome)
+	e, err := New([]fabric.Link{newIdle(t, 0)}, nothing{}, cpu.SpinPolicy{Polls: 1}, cpu.NoHome, 1)
 	require.NoError(t, err)
 	defer e.Close()
 	l := &loop{eng: e, timer: time.NewTimer(time.Hour), sp: cpu.Spinner{Policy: &e.policy}}

@@ -20,7 +20,7 @@ import (
 func quiet(t *testing.T) *Engine {
 	ev, err := event.New()
 	require.NoError(t, err)
-	e, err := New([]fabric.Link{&idle{ev: ev, armed: make(chan int64)}}, nothing{}, cpu.SpinPolicy{Polls: 1}, cpu.NoHome)
+	e, err := New([]fabric.Link{&idle{ev: ev, armed: make(chan int64)}}, nothing{}, cpu.SpinPolicy{Polls: 1}, cpu.NoHome, 1)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())
@@ -47,7 +47,7 @@ func TestANapEndsByAnEvent(t *testing.T) {
 	for _, several := range []bool{false, true} {
 		a, b := pair(t, sim.Options{Caps: sim.CapsLike("shm")})
 		require.NoError(t, a.eng.Close())
-		e, err := New([]fabric.Link{a.link}, a, cpu.SpinPolicy{Polls: 1}, cpu.NoHome)
+		e, err := New([]fabric.Link{a.link}, a, cpu.SpinPolicy{Polls: 1}, cpu.NoHome, 1)
 		require.NoError(t, err)
 		a.eng = e // never started
 		ctx := testutil.Context(t, testutil.Limit)

@@ -127,7 +127,7 @@ func pair(t testing.TB, o sim.Options) (a, b *side) {
 	require.NoError(t, g.Wait())
 	for _, s := range sides {
 		var err error
-		s.eng, err = New([]fabric.Link{s.link}, s, cpu.Default(), cpu.NoHome)
+		s.eng, err = New([]fabric.Link{s.link}, s, cpu.Default(), cpu.NoHome, 1)
 		require.NoError(t, err)
 		s.eng.Start(false)
 	}
@@ -145,7 +145,7 @@ func pair(t testing.TB, o sim.Options) (a, b *side) {
 
 // takeOver returns another engine for s, which has not been started, in place of its own.
 func takeOver(t *testing.T, s *side) *Engine {
-	e, err := New([]fabric.Link{s.link}, s, cpu.Default(), cpu.NoHome)
+	e, err := New([]fabric.Link{s.link}, s, cpu.Default(), cpu.NoHome, 1)
 	require.NoError(t, err)
 	require.NoError(t, s.eng.Close())
 	s.eng = e
@@ -294,7 +294,7 @@ func TestNothingAfterClose(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	a := &after{Link: l}
-	e, err := New([]fabric.Link{a}, a, cpu.Default(), cpu.NoHome)
+	e, err := New([]fabric.Link{a}, a, cpu.Default(), cpu.NoHome, 1)
 	require.NoError(t, err)
 	require.False(t, e.Progress())
 	require.EqualValues(t, 2, a.calls.Swap(0)) // a step and a poll; no goroutine has been started
@@ -457,7 +457,7 @@ var shortOfDescriptors = testutil.NewChild("short of descriptors", func(_ []stri
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 			return err
 		}
-		if _, err := New(links, nothing{}, cpu.SpinPolicy{}, cpu.NoHome); !errors.Is(err, fabric.ErrResources) || !errors.Is(err, unix.EMFILE) {
+		if _, err := New(links, nothing{}, cpu.SpinPolicy{}, cpu.NoHome, 1); !errors.Is(err, fabric.ErrResources) || !errors.Is(err, unix.EMFILE) {
 			return fmt.Errorf("with %d descriptors more: %w", more, err)
 		}
 	}
@@ -483,7 +483,7 @@ var panicking = testutil.NewChild("panicking", func(args []string, _ *bufio.Read
 	if err != nil {
 		return err
 	}
-	e, err := New([]fabric.Link{&idle{ev: ev, armed: make(chan int64, 1)}}, callback{}, cpu.SpinPolicy{}, cpu.NoHome)
+	e, err := New([]fabric.Link{&idle{ev: ev, armed: make(chan int64, 1)}}, callback{}, cpu.SpinPolicy{}, cpu.NoHome, 1)
 	if err != nil {
 		return err
 	}

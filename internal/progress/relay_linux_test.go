@@ -41,7 +41,7 @@ func relayed(t *testing.T, p Protocol) (*Engine, *idle) { return startedWith(t, 
 
 func startedWith(t *testing.T, p Protocol, extraP bool) (*Engine, *idle) {
 	l := newIdle(t, 1)
-	e, err := New([]fabric.Link{l}, p, cpu.Default(), cpu.NoHome)
+	e, err := New([]fabric.Link{l}, p, cpu.Default(), cpu.NoHome, 1)
 	require.NoError(t, err)
 	e.Start(extraP)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
@@ -191,7 +191,7 @@ func TestOperationsDuringARelay(t *testing.T) {
 // which threads that compute would run, and parks without a sleep on the links.
 func TestWaitersLeaveTheLinksDuringARelay(t *testing.T) {
 	l := newIdle(t, 1)
-	e, err := New([]fabric.Link{l}, nothing{}, cpu.SpinPolicy{Polls: 1 << 30}, cpu.NoHome)
+	e, err := New([]fabric.Link{l}, nothing{}, cpu.SpinPolicy{Polls: 1 << 30}, cpu.NoHome, 1)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
 	e.relay.allowed = true

@@ -60,7 +60,7 @@ func TestPatienceBoundsPolls(t *testing.T) {
 	p := cpu.SpinPolicy{Polls: 20, Pauses: 10, Yields: 7}
 	const looks = 20 + 10 + 7
 	l := newIdle(t, 1)
-	e, err := New([]fabric.Link{l}, nothing{}, p, cpu.NoHome)
+	e, err := New([]fabric.Link{l}, nothing{}, p, cpu.NoHome, 1)
 	require.NoError(t, err)
 	e.Start(false)
 	defer e.Close()
@@ -110,7 +110,7 @@ func TestRequestsOfPeersKeepAwake(t *testing.T) {
 	p := cpu.SpinPolicy{Polls: 20, Pauses: 10, Yields: 7}
 	const looks, every, requests = 20 + 10 + 7, 10, 1000
 	l := &server{newIdle(t, requests), every, requests, make(chan struct{})}
-	e, err := New([]fabric.Link{l}, nothing{}, p, cpu.NoHome)
+	e, err := New([]fabric.Link{l}, nothing{}, p, cpu.NoHome, 1)
 	require.NoError(t, err)
 	e.Start(false)
 	defer e.Close()

@@ -16,8 +16,8 @@ import (
 // A goroutine that drives and gives others a turn does not keep the engine meanwhile: they
 // may compute in it for long. It need not become the owner again.
 func TestTurnsLendTheEngine(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))                            // this goroutine runs when the other lets it
-	e, err := New(nil, nothing{}, cpu.SpinPolicy{Yields: 1 << 30}, cpu.NoHome) // always drives
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))                               // this goroutine runs when the other lets it
+	e, err := New(nil, nothing{}, cpu.SpinPolicy{Yields: 1 << 30}, cpu.NoHome, 1) // always drives
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
 	ctx := testutil.Context(t, testutil.Limit)
@@ -56,7 +56,7 @@ func TestTurnsLendTheEngine(t *testing.T) {
 func TestCloseDuringTurns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for range 50 {
-		e, err := New(nil, nothing{}, cpu.SpinPolicy{Yields: 1 << 30}, cpu.NoHome)
+		e, err := New(nil, nothing{}, cpu.SpinPolicy{Yields: 1 << 30}, cpu.NoHome, 1)
 		require.NoError(t, err)
 		var w Waiter
 		w.Init()
