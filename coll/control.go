@@ -18,6 +18,11 @@ const (
 	frameTable  = 5 // from the first rank: the members and their numbers
 	frameRefuse = 6 // from the first rank: there will be no such team
 	frameRevoke = 7 // the team with the receiver's number is revoked
+
+	// About the team that follows the revoked one with the receiver's number.
+	frameView   = 8  // the sender calls Shrink; the members that it does not reach
+	frameOut    = 9  // a rank takes no part
+	frameFollow = 10 // the members and their numbers
 )
 
 const maxName = 255
@@ -25,12 +30,12 @@ const maxName = 255
 // frame is a control frame.
 type frame struct {
 	kind    byte
-	number  uint32 // join: the sender's; revoke: the receiver's
-	nonce   uint64 // of the sender's call of New
-	members uint64 // join: digest of the ranks of the team
+	number  uint32 // join: the sender's; revoke, view, out, follow: the receiver's
+	nonce   uint64 // of the sender's call of New; view: the sender's numbers, of the old team and, from bit 32 on, of the new one
+	members uint64 // join: digest of the ranks of the team; view: bit 0: complete; then the number of the call
 	name    string
-	why     reason      // refuse, revoke
-	table   [][2]uint32 // table: rank of the job, number
+	why     reason      // refuse, revoke, out
+	table   [][2]uint32 // table, follow: rank of the job, number; view: rank, state; out: rank, the one because of which
 }
 
 const frameFixed = 24 + reasonSize + 2
@@ -55,7 +60,7 @@ func (f *frame) bytes() []byte {
 }
 
 func parseFrame(b []byte) (f frame, ok bool) {
-	if len(b) < frameFixed || b[0] != version || b[1] < frameJoin || b[1] > frameRevoke || b[2] != 0 || b[3] != 0 {
+	if len(b) < frameFixed || b[0] != version || b[1] < frameJoin || b[1] > frameFollow || b[2] != 0 || b[3] != 0 {
 		return f, false
 	}
 	f.kind = b[1]
@@ -75,7 +80,7 @@ func parseFrame(b []byte) (f frame, ok bool) {
 	return f, f.number <= lowBits
 }
 
-// mismatch describes two calls that differ.
+// mismatch describes two calls that differ. Calls of New have no kind.
 type mismatch struct {
 	ranks [2]int
 	calls [2]call
@@ -86,6 +91,10 @@ func (m mismatch) error() *MismatchError {
 	e := &MismatchError{Ranks: m.ranks, m: m}
 	for i, c := range m.calls {
 		e.Calls[i] = c.String()
+	}
+	if m.calls == [2]call{} {
+		e.Calls = [2]string{"New with other ranks", "New"}
+		return e
 	}
 	if m.calls[0] == m.calls[1] {
 		e.Calls[0] += fmt.Sprintf(", which expects a message of %d bytes", m.bytes[0])
@@ -137,6 +146,11 @@ func reasonOf(err error, own int) (r reason) {
 // error returns the error of a reason that a rank has told, in a job of size ranks.
 func (r reason) error(from, size int) error {
 	if r.code == byte(len(causes)-1) {
+		for i, k := range r.m.ranks {
+			if k >= size {
+				r.m.ranks[i] = from
+			}
+		}
 		return r.m.error()
 	}
 	e := &rma.PeerError{Rank: int(r.rank), Op: "collective", Err: errOther}
@@ -200,7 +214,7 @@ func (s *service) tell(t *team, why error) {
 // control takes control frames.
 func (s *service) control(m rma.Envelope, parts [][]byte) {
 	f, ok := parseFrame(slices.Concat(parts...))
-	if !ok || s.floods(m.From, &f) {
+	if !ok || s.floods(m.From, &f) || f.kind >= frameView && !f.sane(s.eng.Size()) {
 		s.lose(m.From, ErrProtocol, false)
 		return
 	}
@@ -212,6 +226,8 @@ func (s *service) control(m rma.Envelope, parts [][]byte) {
 		if t != nil {
 			t.revokedBy(m.From, f.why.error(m.From, s.eng.Size()))
 		}
+	case frameView, frameOut, frameFollow:
+		s.shrink(m.From, &f)
 	default:
 		s.form(m.From, &f)
 	}

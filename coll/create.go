@@ -3,11 +3,9 @@ package coll
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"time"
 
 	"github.com/seed33544411/rma"
 )
@@ -100,7 +98,11 @@ func (s *service) make(ctx context.Context, ranks []int, name string) (*Team, er
 		s.forget(t)
 		return nil, err
 	}
-	return s.complete(t, ranks, f.table)
+	made, err := s.complete(t, ranks, f.table)
+	if err != nil {
+		s.forget(t)
+	}
+	return made, err
 }
 
 // call begins a call of New.
@@ -168,7 +170,6 @@ func (s *service) decide(name string, f *forming) {
 	for r, j := range f.joined {
 		if j.members != want {
 			m := mismatch{ranks: [2]int{s.eng.Rank(), r}}.error()
-			m.Calls = [2]string{"New with other ranks", "New"}
 			for _, r := range f.ranks {
 				if f.joined[r] == nil { // its call comes later
 					if s.refused[name] == nil {
@@ -362,41 +363,4 @@ func (s *service) formingLost(rank int, why error) {
 			f.end(nil, why)
 		}
 	}
-}
-
-// Shrink makes a new team of the ranks of a revoked team that live. All ranks that live
-// call it. If further ranks are lost meanwhile, it tries again without them.
-func (t *Team) Shrink(ctx context.Context) (*Team, error) {
-	s := t.t.s
-	for attempt := 0; ; attempt++ {
-		var alive []int
-		s.mu.Lock()
-		for _, r := range t.t.ranks {
-			if s.lost[r] == nil {
-				alive = append(alive, r)
-			}
-		}
-		s.unlock()
-		n, err := New(ctx, s.eng, alive, shrunk(t.t))
-		switch {
-		case err == nil || ctx.Err() != nil:
-			return n, err
-		case errors.Is(err, ErrMismatch), errors.Is(err, rma.ErrPeerGone), errors.Is(err, rma.ErrPeerHung), errors.Is(err, rma.ErrFlushed):
-			// Another rank knows of a loss that this one does not know of yet, or the reverse.
-		default:
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(min(time.Millisecond<<attempt, 50*time.Millisecond)):
-		}
-	}
-}
-
-// shrunk is the name of the team of the ranks of a team that live. Other teams may have the name of t, as those of
-// Split have, but none has the same number on the same rank.
-func shrunk(t *team) string {
-	id := fmt.Sprintf("-%d.%d", t.ranks[0], t.numbers[0])
-	return t.name[:min(len(t.name), maxName-len(id))] + id
 }

@@ -61,8 +61,8 @@
 // # Files
 //
 //	call.go       the operations, as applications call them; operator.go reductions
-//	team.go       Team: members, order of operations, revocation
-//	create.go     New, Split, Shrink: members exchange the numbers by which they know the team
+//	team.go       Team: members, order of operations, revocation, Split
+//	create.go     New: members exchange the numbers by which they know the team; shrink.go Shrink
 //	algorithm.go  the algorithms; messages.go makes their schedules; choose.go which one is
 //	              used, by predicted time or by RMA_COLL_ALGORITHM
 //	predict.go    predicted times: schedules of all ranks (simulate.go) with the costs of

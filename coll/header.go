@@ -19,7 +19,7 @@ const (
 
 const (
 	headerSize = 40
-	version    = 5
+	version    = 6
 	maxElement = 1<<16 - 1
 	maxCount   = 1<<48 - 1
 	maxSlot    = 1<<24 - 1
@@ -88,6 +88,9 @@ type call struct {
 
 // String describes the call in the words of its interface.
 func (c call) String() string {
+	if c.kind == 0 { // a reason that was not valid
+		return "an unknown call"
+	}
 	var b strings.Builder
 	b.WriteString(c.kind.String())
 	if c.kind != kindBarrier {

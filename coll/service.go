@@ -170,12 +170,13 @@ func (s *service) complete(t *team, ranks []int, numbers []uint32) (*Team, error
 	}
 	lost := map[int]error{}
 	s.mu.Lock()
+	t.next.settle()
 	for _, r := range ranks {
 		if err := s.lost[r]; err != nil {
 			lost[r] = err
 		}
 	}
-	s.mu.Unlock()
+	s.unlock()
 	for r, err := range lost {
 		if errors.Is(err, rma.ErrPeerGone) { // perhaps when its part in all operations was complete
 			t.leave(r, lostError(r, "collective", err))
@@ -192,10 +193,12 @@ func (s *service) complete(t *team, ranks []int, numbers []uint32) (*Team, error
 // forget releases the number of a team.
 func (s *service) forget(t *team) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.teams[t.number] == t { // closed again, it may be another one's
-		delete(s.teams, t.number)
+	defer s.unlock()
+	if s.teams[t.number] != t { // closed again, it may be another one's
+		return
 	}
+	delete(s.teams, t.number)
+	t.next.close()
 }
 
 func (s *service) close() {
@@ -205,6 +208,9 @@ func (s *service) close() {
 	teams := slices.Collect(maps.Values(s.teams))
 	for _, f := range s.forming {
 		f.end(nil, s.err)
+	}
+	for _, t := range teams {
+		t.next.end(nil, s.err)
 	}
 	s.mu.Unlock()
 	for _, t := range teams {
@@ -225,7 +231,8 @@ func (s *service) watch(ctx context.Context) {
 		if ev.State == rma.PeerUp {
 			s.mu.Lock()
 			delete(s.lost, ev.Rank)
-			s.mu.Unlock()
+			s.shrinkWith(ev.Rank)
+			s.unlock()
 		}
 		if ev.Lost > lost[ev.Rank] {
 			lost[ev.Rank] = ev.Lost
@@ -257,7 +264,8 @@ func (s *service) losing(rank int, why error, still bool) (teams []*team) {
 			teams = append(teams, t)
 		}
 	}
-	s.mu.Unlock()
+	s.shrinkWith(rank)
+	s.unlock()
 	s.formingLost(rank, lostError(rank, "team", why))
 	return teams
 }

@@ -37,6 +37,7 @@ type team struct {
 	index   map[int]int // inverse of ranks
 	hosts   *hosts      // of the members; nil: see divide
 	numbers []uint32    // by which the others know the team, by number in the team
+	next    *shrinking
 
 	mu       sync.Mutex
 	channels map[uint32]*channel
@@ -100,8 +101,10 @@ func World(eng *rma.Engine) (*Team, error) {
 
 // newTeam returns a team without members, which takes messages from now on.
 func (s *service) newTeam(number uint32, name string) *team {
-	return &team{s: s, eng: s.eng, name: name, number: number,
+	t := &team{s: s, eng: s.eng, name: name, number: number,
 		channels: map[uint32]*channel{}, ops: map[key]*operation{}, early: map[key]earlyList{}}
+	t.next = &shrinking{t: t}
+	return t
 }
 
 // set sets the members of a team, and returns the messages that have come before, by rank of
@@ -235,6 +238,9 @@ func (t *Team) Split(ctx context.Context, color, key int) (*Team, error) {
 		sub.revoke(&rma.PeerError{Rank: t.t.s.eng.Rank(), Op: "team", Err: rma.ErrGivenUp}) // others may have entered, and made theirs
 		t.t.s.forget(sub)
 		return nil, failed
+	}
+	if err != nil {
+		t.t.s.forget(sub)
 	}
 	return made, err
 }

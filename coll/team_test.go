@@ -454,7 +454,8 @@ func TestNewGivenUp(t *testing.T) {
 			ranks = []int{0, 2, 1}
 		}
 		_, err := New(ctx, es[r], ranks, "other")
-		if !errors.Is(err, ErrMismatch) {
+		var m *MismatchError
+		if !errors.As(err, &m) || m.Ranks != [2]int{0, 2} || m.Calls != [2]string{"New with other ranks", "New"} {
 			return fmt.Errorf("%v", err)
 		}
 		return nil
