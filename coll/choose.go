@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/seed33544411/rma"
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/settings"
 )
 
@@ -399,17 +398,13 @@ func (t *team) compareLines(f *figures, b *board) {
 // hosts are as this one. Ranks that are bound have those of all of them.
 func (t *team) processors() int {
 	here, p := 0, len(t.ranks)
-	mine := rma.PlaceOf(t.eng.Peer(t.eng.Rank()))
+	mine := placeOf(t.eng)
 	for _, r := range t.ranks {
 		if rma.PlaceOf(t.eng.Peer(r)).Host == mine.Host {
 			here++
 		}
 	}
-	n := mine.Processors
-	if n == 0 {
-		n = cpu.Allowed().Len()
-	}
-	if n < here {
+	if n := mine.Processors; n < here {
 		return (p*n + here - 1) / here
 	}
 	return p

@@ -102,10 +102,20 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 	return s, nil
 }
 
+// placeOf returns the place of an engine's rank. If not all ranks of its host know which processors they
+// may use, those of this one count.
+func placeOf(eng *rma.Engine) rma.Place {
+	at := rma.PlaceOf(eng.Peer(eng.Rank()))
+	if at.Processors == 0 {
+		at.Processors = cpu.Allowed().Len()
+	}
+	return at
+}
+
 // contention returns the account of the waits of an engine's rank.
 func contention(eng *rma.Engine) *cpu.Contention {
-	at, mine := rma.PlaceOf(eng.Peer(eng.Rank())), cpu.Allowed()
-	return cpu.NewContention(cpu.Home(mine, at.LocalRank, at.LocalSize), float64(at.LocalSize)/float64(max(mine.Len(), 1)))
+	at := placeOf(eng)
+	return cpu.NewContention(cpu.Home(cpu.Allowed(), at.LocalRank, at.LocalSize), float64(at.LocalSize)/float64(max(at.Processors, 1)))
 }
 
 // upTo returns the numbers from 0 to n-1.
