@@ -31,9 +31,9 @@ type Buffer struct {
 }
 
 // Alloc returns size bytes of zeroed memory outside the Go heap, registered with the given
-// rights of peers, by default all (ErrInvalid if there is no such right). A region of zero bytes has a key as well, which grants
-// no access. Over shm the memory is committed at once. If the system has less, the error wraps
-// ErrResources.
+// rights of peers, by default all (ErrInvalid if there is no such right). A region of zero
+// bytes has a key as well, which grants no access. Over shm the memory is committed at once. If
+// the system has less, the error wraps ErrResources.
 func (e *Engine) Alloc(size int, access ...Access) (*Region, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("rma: alloc: %w: %d bytes", ErrInvalid, size)
@@ -203,8 +203,8 @@ func (b Buffer) piece(e *Engine, link int) (onesided.Piece, error) {
 	whole := b
 	whole.n = 0
 	s, err := whole.sge(e, link)
-	if mine := b.region; err == nil && (b.n < 0 || b.n > len(mine.reg.Bytes())-b.off) {
-		err = outside(b.off, b.n, mine.reg.Key().Len)
+	if err == nil && (b.n < 0 || b.n > len(b.region.reg.Bytes())-b.off) {
+		err = outside(b.off, b.n, b.region.reg.Key().Len)
 	}
 	return onesided.Piece{Addr: s.Addr, Len: uint64(max(b.n, 0)), Key: s.LKey}, err
 }

@@ -324,12 +324,17 @@ func (s *service) form(from int, m *frame) {
 		case mine:
 			f.end(nil, &rma.PeerError{Rank: from, Op: "team", Err: ErrProtocol})
 		case m.kind == frameTable: // given up here
-			why := reasonOf(&rma.PeerError{Rank: s.eng.Rank(), Op: "team", Err: rma.ErrGivenUp}, s.eng.Rank())
-			for _, e := range m.table {
-				if int(e[0]) < s.eng.Size() {
-					s.reply(int(e[0]), frame{kind: frameRevoke, number: e[1] & lowBits, why: why})
-				}
-			}
+			s.giveUp(m.table)
+		}
+	}
+}
+
+// giveUp revokes the team of a table on its members, as this rank has given up. s.mu is held.
+func (s *service) giveUp(table [][2]uint32) {
+	why := reasonOf(&rma.PeerError{Rank: s.eng.Rank(), Op: "team", Err: rma.ErrGivenUp}, s.eng.Rank())
+	for _, e := range table {
+		if int(e[0]) < s.eng.Size() {
+			s.reply(int(e[0]), frame{kind: frameRevoke, number: e[1] & lowBits, why: why})
 		}
 	}
 }

@@ -432,11 +432,10 @@ func (s *service) decline(to int, v *view) {
 func (s *service) declineTeam(m *frame) {
 	me := s.eng.Rank()
 	name := follower(m.name, int(m.table[0][0]), m.table[0][1])
-	why := reasonOf(&rma.PeerError{Rank: me, Op: "team", Err: rma.ErrGivenUp}, me)
 	for _, e := range m.table {
 		s.reply(int(e[0]), outFrame(e[1], name, &ExcludedError{[2]int{me, me}, rma.ErrGivenUp}))
-		s.reply(int(e[0]), frame{kind: frameRevoke, number: e[1], why: why})
 	}
+	s.giveUp(m.table)
 }
 
 // settle answers the views that came before the members were known, if they are for another team of the number.
@@ -469,26 +468,17 @@ func (f *frame) sane(size int) bool {
 	if len(f.table) > size {
 		return false
 	}
-	limit := uint32(viewOut)
-	switch f.kind {
-	case frameOut:
-		limit = uint32(size) - 1
-	case frameFollow:
-		limit = lowBits
-	}
-	for _, e := range f.table {
-		if int64(e[0]) >= int64(size) || e[1] > limit {
-			return false
-		}
-	}
+	var limit uint32 // of the second value of an entry
+	ok := true
 	switch f.kind {
 	case frameView:
-		return f.nonce>>32 <= lowBits && f.nonce&(1<<32-1) <= lowBits && len(f.name) > 0
+		limit, ok = viewOut, f.nonce>>32 <= lowBits && f.nonce&(1<<32-1) <= lowBits && len(f.name) > 0
 	case frameOut:
-		return len(f.table) == 1
-	default:
-		return len(f.table) > 0
+		limit, ok = uint32(size)-1, len(f.table) == 1
+	case frameFollow:
+		limit, ok = lowBits, len(f.table) > 0
 	}
+	return ok && !slices.ContainsFunc(f.table, func(e [2]uint32) bool { return int64(e[0]) >= int64(size) || e[1] > limit })
 }
 
 // shrinkWith continues the calls of Shrink on teams of a rank with which a connection was lost or made. s.mu is held.
