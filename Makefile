@@ -12,6 +12,7 @@ NOVET    = $(if $(filter off,$(VET)),-vet=off)
 GOTEST   = $(GO) test -timeout $(LIMIT) $(NOVET)
 # What `make test` runs, and on which packages of this module and in which others.
 TESTS    ?= lint unit debug race nocgo fuzz launchers device
+DEVICETESTS ?= abi softroce-selftest numa softroce
 UNITPKGS ?= ./...
 # internal/lint reads the sources in one thread: once is enough, and under the race detector it takes minutes.
 DEBUGPKGS ?= $(shell $(GO) list . ./rmanet ./internal/... | grep -v /internal/lint$$)
@@ -20,7 +21,8 @@ RACEPKGS ?= $(filter-out %/internal/lint,$(shell $(GO) list $(UNITPKGS)))
 # the same programs as with cgo. `make debug` runs without cgo what is in DEBUGPKGS.
 NOCGOPKGS ?= $(filter-out $(DEBUGPKGS),$(patsubst %.test,%,$(filter %.test,$(shell $(GO) list -test -f \
   '{{$$p := .ImportPath}}{{range .Deps}}{{if eq . "$(VERBS)" "$(VERBS) [$(VERBS).test]"}}{{$$p}}{{end}}{{end}}' $(UNITPKGS)))))
-VERBS    := github.com/seed33544411/rma/verbs
+MODULE   := github.com/seed33544411/rma
+VERBS    := $(MODULE)/verbs
 MODULES  ?= metrics examples/grpc bench/peers
 OUT      ?= out
 # Flags of `rmabench report`, such as "--time 10ms --sizes 8,4K,1M".
@@ -66,7 +68,7 @@ test: ## everything: lint, unit, debug, race, nocgo, fuzz, launchers and, in a V
 	[ -z "$(filter device,$(TESTS))" ] || sets="$(DEVICE)"; \
 	[ -z "$(filter launchers,$(TESTS))" ] || sets="$$sets launchers"; \
 	tests/packages install "make test" $$sets || { [ $$? = 3 ] && [ "$(RMA_REQUIRE_RDMA)" != 1 ]; }; \
-	for t in $(TESTS:device=abi softroce-selftest numa softroce); do \
+	for t in $(TESTS:device=$(DEVICETESTS)); do \
 	  case $$t in \
 	    race) needs=$$(tests/packages missing cgo) ;; \
 	    launchers) needs=$$(tests/packages missing launchers) ;; \
@@ -138,14 +140,16 @@ test32: ## tests with int and pointers of 32 bits (linux/386, on amd64)
 portable: ## tests of tcp with the system calls of macOS and FreeBSD
 	CGO_ENABLED=0 $(GO) test -timeout $(LIMIT) -shuffle=on -tags rma_portable ./fabric/tcp
 
-# One instrumented test binary per package, not one per target. The time for minimising an
-# interesting input is bounded, because it may exceed that of the search.
+# One test binary per package, not one per target, in which only packages of this module are
+# instrumented (-fuzz instruments those of Go as well: minutes, for branches nobody searches).
+# The time for minimising an interesting input is bounded, because it may exceed that of the
+# search.
 fuzz: ## every fuzz target over its corpus, then FUZZTIME=2000x new inputs each
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; start=$$SECONDS; \
 	git grep --untracked -o '^func Fuzz[[:alnum:]_]*' -- '*_test.go' | sed -E 's,^,./,; s,/[^/]*:func , ,' | sort >"$$tmp/targets"; \
 	while read -r dir name; do \
 	  bin=$$tmp/$${dir//\//_}.test; \
-	  [ -e "$$bin" ] || $(GO) test -c $(NOVET) -ldflags='-s -w' -fuzz=. -o "$$bin" "$$dir"; \
+	  [ -e "$$bin" ] || $(GO) test -c $(NOVET) -ldflags='-s -w' -gcflags='$(MODULE)/...=-d=libfuzzer' -o "$$bin" "$$dir"; \
 	  echo "fuzz $$dir $$name"; \
 	  (cd "$$dir" && "$$bin" -test.run='^$$' -test.fuzz="^$$name\$$" -test.fuzztime=$(FUZZTIME) -test.fuzzminimizetime=5x \
 	    -test.fuzzcachedir="$$($(GO) env GOCACHE)/fuzz/$${dir#./}"); \
