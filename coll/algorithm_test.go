@@ -2,6 +2,7 @@ package coll
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -132,9 +133,7 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 		r.state[i] = 3
 	case s.kind == stepRecv || s.kind == stepTake:
 		if r.state[i] == 1 && s.kind == stepRecv {
-			for k := range r.mem(s.to) {
-				r.mem(s.to)[k] = byte(m.g.Uint32())
-			}
+			scribble(m.g, r.mem(s.to))
 		}
 		r.state[i] = 2
 		k := [3]int32{s.peer, at, int32(s.slot)}
@@ -195,6 +194,15 @@ func (m *machine) step(t *testing.T, at int32, i int) {
 	default:
 		copy(r.mem(s.to), r.mem(s.from))
 		r.state[i] = 3
+	}
+}
+
+// scribble fills b with random bytes.
+func scribble(g *rand.Rand, b []byte) {
+	var word [8]byte
+	for len(b) > 0 {
+		binary.NativeEndian.PutUint64(word[:], g.Uint64())
+		b = b[copy(b, word[:]):]
 	}
 }
 
@@ -339,8 +347,27 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 		total += l
 	}
 	none := slices.Repeat([]affine{{9, 9}}, max(n, total))
-	of := func(r, n int) []affine { return affines(seed, r, n) }
-	red := func(lo, hi, n int) []affine { return want(seed, lo, hi, n, affines, combine) }
+	ins := make([][]affine, p)
+	of := func(r, n int) []affine {
+		if ins[r] == nil {
+			ins[r] = affines(seed, r, max(n, total))
+		}
+		return slices.Clone(ins[r][:n])
+	}
+	reds := make([][]affine, p+1) // of the first ranks
+	red := func(hi, n int) []affine {
+		for r := range hi {
+			switch {
+			case reds[r+1] != nil:
+			case r == 0:
+				reds[1] = of(0, n)
+			default:
+				reds[r+1] = slices.Clone(reds[r])
+				combine(reds[r+1], of(r, n))
+			}
+		}
+		return reds[hi]
+	}
 	wants, gots := make([][]affine, p), make([][]affine, p)
 	for r := range p {
 		send, recv := &blocks[affine]{}, &blocks[affine]{}
@@ -361,19 +388,19 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 			w, recv = of(root, n), whole(got)
 		case kindReduce:
 			if one(of(r, n)); r == root {
-				w = red(0, p, n)
+				w = red(p, n)
 			} else {
 				got, recv = nil, whole([]affine(nil))
 			}
 		case kindAllreduce:
 			one(of(r, n))
-			w = red(0, p, n)
+			w = red(p, n)
 		case kindScan:
 			one(of(r, n))
-			w = red(0, r+1, n)
+			w = red(r+1, n)
 		case kindExscan:
 			if one(of(r, n)); r > 0 {
-				w = red(0, r, n)
+				w = red(r, n)
 			} else {
 				w = slices.Clone(got)
 			}
@@ -382,7 +409,7 @@ func try(t *testing.T, g *rand.Rand, k kind, alg algorithm, p, root, n int, op O
 			if got = slices.Clone(none[:lens[r]]); inPlace {
 				got = send.at(r)
 			}
-			w, recv = cut(red(0, p, total), lens)[r], whole(got)
+			w, recv = cut(red(p, total), lens)[r], whole(got)
 		case kindGather, kindGatherv:
 			send = whole(of(r, lens[r]))
 			if r == root {
