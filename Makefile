@@ -12,16 +12,18 @@ NOVET    = $(if $(filter off,$(VET)),-vet=off)
 GOTEST   = $(GO) test -timeout $(LIMIT) $(NOVET)
 # What `make test` runs, and on which packages of this module and in which others.
 TESTS    ?= lint unit debug race nocgo fuzz launchers device
+MODULE   := github.com/seed33544411/rma
 DEVICETESTS ?= abi softroce-selftest numa softroce
 UNITPKGS ?= ./...
-# internal/lint reads the sources in one thread: once is enough, and under the race detector it takes minutes.
 DEBUGPKGS ?= $(shell $(GO) list . ./rmanet ./internal/... | grep -v /internal/lint$$)
-RACEPKGS ?= $(filter-out %/internal/lint,$(shell $(GO) list $(UNITPKGS)))
+# Not under the race detector: internal/lint, which reads the sources in one thread; what starts
+# programs of others and reads what they print; kernels that start no goroutines.
+NORACE   := lint bench/compare
+RACEPKGS ?= $(filter-out $(NORACE:%=$(MODULE)/internal/%) $(MODULE)/tests/% $(MODULE)/examples/nas/%,$(shell $(GO) list $(UNITPKGS)))
 # Without cgo no package but verbs has other files: the tests of those that do not use it are
 # the same programs as with cgo. `make debug` runs without cgo what is in DEBUGPKGS.
 NOCGOPKGS ?= $(filter-out $(DEBUGPKGS),$(patsubst %.test,%,$(filter %.test,$(shell $(GO) list -test -f \
   '{{$$p := .ImportPath}}{{range .Deps}}{{if eq . "$(VERBS)" "$(VERBS) [$(VERBS).test]"}}{{$$p}}{{end}}{{end}}' $(UNITPKGS)))))
-MODULE   := github.com/seed33544411/rma
 VERBS    := $(MODULE)/verbs
 MODULES  ?= metrics examples/grpc bench/peers
 OUT      ?= out
@@ -110,7 +112,7 @@ lint: ## gofmt, go vet, functions that only tests reach, and golangci-lint if it
 # many processes: shorten the sleep.
 race: export GORACE := atexit_sleep_ms=20
 # shmipc-go has a race when it closes a session: its program is omitted.
-race: ## all tests under the race detector
+race: ## tests under the race detector
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
 	  $(GOTEST) -race -shuffle=on $(RACEPKGS); \
 	  [ -z "$(filter metrics,$(MODULES))" ] || (cd metrics && $(GOTEST) -race ./...); \
