@@ -57,6 +57,7 @@ func TestPeersInstalledHere(t *testing.T) {
 		t.Skip("starts other libraries' programs")
 	}
 	for _, p := range Peers {
+		dir, prepared := t.TempDir(), p.Prepare == nil
 		for _, fabric := range []string{"shm", "tcp"} {
 			kinds := p.Tests[fabric]
 			if len(kinds) == 0 || p.Needs[0].Go != "" { // built programs: see gopeer_test.go
@@ -67,9 +68,9 @@ func TestPeersInstalledHere(t *testing.T) {
 					t.Skip(err)
 				}
 				ctx := testutil.Context(t, 5*time.Minute)
-				dir := t.TempDir()
-				if p.Prepare != nil {
+				if !prepared { // once for both fabrics
 					require.NoError(t, p.Prepare(ctx, dir))
+					prepared = true
 				}
 				run := &program{Peer: p, job: Job{Fabric: fabric, Place: Place{Addr: "127.0.0.1"}, Dir: dir}, limit: 2 * time.Second}
 				for _, k := range slices.Compact([]Kind{kinds[0], kinds[len(kinds)-1]}) {
