@@ -73,7 +73,7 @@ func refused(t *testing.T, says string, args ...string) {
 
 // fast keeps real measurements short.
 func fast(args ...string) []string {
-	return append(args, "--time", "5ms", "--iters", "20", "--stall", testutil.Limit.String())
+	return append(args, "--time", "5ms", "--iters", "20", "--sampling", "20ms", "--calibration", "20ms", "--stall", testutil.Limit.String())
 }
 
 // fabrics are the links that processes of one host always have.

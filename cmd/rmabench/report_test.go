@@ -28,7 +28,7 @@ func results(t *testing.T, path string) []bench.Result {
 // those lines.
 func TestReportShowsTheModel(t *testing.T) {
 	dir := t.TempDir()
-	_, errs := succeeds(t, "report", "--fabrics", "tcp", "--tests", "lat", "--ops", "send", "--sizes", "8,4K", "--time", "1ms", "--out", dir)
+	_, errs := succeeds(t, "report", "--fabrics", "tcp", "--tests", "lat", "--ops", "send", "--sizes", "8,4K", "--time", "1ms", "--choice-budget", "500ms", "--out", dir)
 	require.Contains(t, errs, "(100 %)")
 	require.Contains(t, errs, "tcp concurrent, ping beside 1") // the last step
 	check := func(dir string) {
