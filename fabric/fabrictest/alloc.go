@@ -14,7 +14,8 @@ func noAllocation(r *rig) {
 	if r.f.NoAllocs != "" {
 		r.Skip("Factory.NoAllocs: ", r.f.NoAllocs)
 	}
-	ca, _ := r.pair(fabric.EndpointOptions{})
+	const depth = 32
+	ca, _ := r.pair(fabric.EndpointOptions{Depth: depth})
 	local, remote := r.a.region(4096, fabric.AccessAll), r.b.region(4096, fabric.AccessAll)
 	var cs [8]fabric.Completion
 	for _, x := range []struct {
@@ -62,7 +63,7 @@ func noAllocation(r *rig) {
 			}
 			bad = bad || want != 0
 		}
-		for range 2 * fabric.DefaultDepth { // uses every slot of the queue once
+		for range 2 * depth { // uses every slot of the queue once
 			one()
 		}
 		n := testing.AllocsPerRun(max(r.times(400), 50), one)

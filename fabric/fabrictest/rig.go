@@ -63,13 +63,21 @@ func newRig(tb testing.TB, f *Factory) *rig {
 	return r
 }
 
-// times scales a number of repetitions by Factory.Slow.
+// times scales a number of repetitions by Factory.Slow, or to raceSlow under the race detector.
 func (r *rig) times(n int) int {
+	slow := r.f.Slow
+	if testutil.Race {
+		slow = max(slow, raceSlow)
+	}
 	if testing.Short() {
 		n /= 4
 	}
-	return max(n/r.f.Slow, 3)
+	return max(n/slow, 3)
 }
+
+// raceSlow is the least Factory.Slow under the race detector: that reports accesses that nothing orders
+// even if they are far apart in time, and needs few repetitions. With as few, every mutant is caught.
+const raceSlow = 4
 
 func (r *rig) must(err error, what string) {
 	if err != nil {
@@ -364,7 +372,7 @@ func (r *rig) lastOut() func(s *side, f func() error) func() error {
 // phase is a part of a test in which each turn needs both sides' goroutines. If other
 // processes occupy all processors, a turn takes time slices instead of microseconds, and
 // thousands would take minutes: a phase that has lasted phaseTime and has made phaseTurns
-// ends early.
+// ends early. A machine that makes a turn in 60 µs, several wake-ups, makes all of them.
 type phase struct {
 	turns int // at most
 	end   time.Time
@@ -372,7 +380,7 @@ type phase struct {
 }
 
 const (
-	phaseTime  = time.Second
+	phaseTime  = 250 * time.Millisecond
 	phaseTurns = 30
 )
 
