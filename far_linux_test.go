@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/sampling"
 )
 
 // farStream is what a far pair does: rank 0 puts or sends Count times Size bytes, Warm times
@@ -174,7 +175,7 @@ func TestFirstPairIsFar(t *testing.T) {
 	t.Parallel()
 	const delay = 2 * time.Millisecond
 	do := testutil.FarHosts(t, delay)
-	for budget := time.Second; ; budget *= 2 { // on a busy machine a measurement may fail
+	for budget := time.Second; ; budget = min(2*budget, sampling.MaxBudget) { // on a busy machine a measurement may fail
 		found := farStream{What: "send", Size: 8, Count: 1, Profiles: t.TempDir(), Budget: budget}.run(t, do)
 		if found.Measured {
 			require.Greater(t, found.Ls, 0.7*float64(delay), found.Path)
