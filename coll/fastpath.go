@@ -122,14 +122,15 @@ func startFast(t *Team, o *operation) *Request {
 	}
 	c.mu.Lock()
 	o.alg = algAuto
-	o.giveBack()
-	r, err := c.enterLocked(o, k)
+	r, err := c.enterLocked(o, k, true)
 	c.mu.Unlock()
 	if err != nil { // the team ends
 		if inUse := stop(b, o, t.waits); inUse != nil {
 			err = fmt.Errorf("%w; %w", err, inUse)
 		}
-		if o.prepared == nil {
+		if o.prepared != nil {
+			o.giveBack()
+		} else {
 			c.reuse(o)
 		}
 		return refused(err)

@@ -17,7 +17,7 @@ func unlaunched(t *testing.T, team *Team, a arguments, alg algorithm) (*operatio
 	o.arguments = a
 	o.bufs = append([][]byte{nil}, o.bufs...)
 	team.t.mu.Lock()
-	require.NoError(t, o.renew(key{team.ch.tag, team.ch.next}, &Request{}))
+	require.NoError(t, o.renew(key{team.ch.tag, team.ch.next}, &Request{}, false))
 	team.ch.next++
 	team.t.ops[o.key] = o
 	team.t.mu.Unlock()

@@ -216,7 +216,8 @@ func TestTemporaryMemoryIsKept(t *testing.T) {
 	}
 }
 
-// A full team refuses operations, but not those of which other ranks have flags.
+// A full team refuses operations, whatever they were before, but not those of which other ranks
+// have flags.
 func TestFullTeamEndsWhatHasBegun(t *testing.T) {
 	c := worlds(t, job(t, 2, "shm"))[0].t
 	o := c.unused()
@@ -226,9 +227,9 @@ func TestFullTeamEndsWhatHasBegun(t *testing.T) {
 	for i := range uint32(maxInFlight) {
 		c.ops[key{1, i}] = nil
 	}
-	_, refused := c.enterLocked(o, key{2, 0})
-	o.flag = 1
-	r, err := c.enterLocked(o, key{0, 0})
+	o.flag = 1 // of its last use, if it is persistent
+	_, refused := c.enterLocked(o, key{2, 0}, false)
+	r, err := c.enterLocked(o, key{0, 0}, true)
 	clear(c.ops)
 	require.ErrorIs(t, refused, ErrBusy)
 	require.NoError(t, err)
@@ -240,12 +241,12 @@ func TestArriveLate(t *testing.T) {
 	ts := worlds(t, job(t, 2, "shm"))
 	o := ts[0].t.unused()
 	o.arguments = arguments{problem: problem{call: call{kind: kindBarrier}, team: 2}, bufs: make([][]byte, 1)}
-	require.NoError(t, o.renew(key{0, 1}, &Request{}))
+	require.NoError(t, o.renew(key{0, 1}, &Request{}, false))
 	require.True(t, o.set(ts[0].t.plans.schedule(&o.problem, algDissemination)))
 	h := header{seq: 1, call: o.call}
-	require.ErrorIs(t, o.renew(key{0, 2}, &Request{}), ErrBusy)
+	require.ErrorIs(t, o.renew(key{0, 2}, &Request{}, false), ErrBusy)
 	o.ended = true
-	require.NoError(t, o.renew(key{0, 2}, &Request{}))
+	require.NoError(t, o.renew(key{0, 2}, &Request{}, false))
 	require.True(t, o.set(ts[0].t.plans.schedule(&o.problem, algDissemination)))
 	require.False(t, o.arrive(1, &h))
 	h.seq = 2

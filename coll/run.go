@@ -82,14 +82,15 @@ func newOperation(t *team) *operation {
 }
 
 // renew begins a use of the operation, without a schedule, of which r is the request.
-// o.arguments are set, but not the temporary memory. The team's mu is held.
-func (o *operation) renew(k key, r *Request) error {
+// o.arguments are set, but not the temporary memory. If startFast has begun it, it is in flight and
+// cannot be closed. The team's mu is held.
+func (o *operation) renew(k key, r *Request, begun bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.closed:
 		return fmt.Errorf("coll: %v: %w", o.kind, closedError("the persistent operation"))
-	case !o.ended:
+	case !o.ended && !begun:
 		return fmt.Errorf("coll: %v: %w: it is in flight", o.kind, ErrBusy)
 	}
 	o.over.Reset()

@@ -346,7 +346,7 @@ func (t *Team) start(o *operation) *Request {
 		return r
 	}
 	c.mu.Lock()
-	r, err := c.enterLocked(o, key{ch.tag, ch.next})
+	r, err := c.enterLocked(o, key{ch.tag, ch.next}, false)
 	if err != nil {
 		c.mu.Unlock()
 		if o.prepared == nil {
@@ -385,13 +385,13 @@ func (ch *channel) number(o *operation) key {
 // full reports whether no more operations may be in flight. t.mu is held.
 func (t *team) full() bool { return len(t.ops)-t.asking >= maxInFlight }
 
-// enterLocked puts an operation into the table of those in flight, and returns its request. t.mu
-// is held.
-func (t *team) enterLocked(o *operation, k key) (r *Request, err error) {
+// enterLocked puts an operation into the table of those in flight, and returns its request. One
+// that startFast has begun is in flight already: ranks wait for it. t.mu is held.
+func (t *team) enterLocked(o *operation, k key, begun bool) (r *Request, err error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	if t.full() && k.tag != figuresTag && o.flag == 0 { // others wait for those, and for what startFast has begun
+	if t.full() && k.tag != figuresTag && !begun { // others wait for those
 		return nil, fmt.Errorf("coll: %v: %w", o.kind, ErrBusy)
 	}
 	if o.prepared != nil {
@@ -399,7 +399,7 @@ func (t *team) enterLocked(o *operation, k key) (r *Request, err error) {
 	} else {
 		r = t.unusedRequest()
 	}
-	if err := o.renew(k, r); err != nil {
+	if err := o.renew(k, r, begun); err != nil {
 		return nil, err
 	}
 	t.ops[k] = o
