@@ -15,16 +15,13 @@ TESTS    ?= lint unit debug race nocgo fuzz launchers device
 MODULE   := github.com/seed33544411/rma
 DEVICETESTS ?= abi softroce-selftest numa softroce
 UNITPKGS ?= ./...
-DEBUGPKGS ?= $(shell $(GO) list . ./rmanet ./internal/... | grep -v /internal/lint$$)
-# Not under the race detector: internal/lint, which reads the sources in one thread; what starts
-# programs of others and reads what they print; kernels that start no goroutines.
-NORACE   := lint bench/compare
-RACEPKGS ?= $(filter-out $(NORACE:%=$(MODULE)/internal/%) $(MODULE)/tests/% $(MODULE)/examples/nas/%,$(shell $(GO) list $(UNITPKGS)))
-# Without cgo no package but verbs has other files: the tests of those that do not use it are
-# the same programs as with cgo. `make debug` runs without cgo what is in DEBUGPKGS.
-NOCGOPKGS ?= $(filter-out $(DEBUGPKGS),$(patsubst %.test,%,$(filter %.test,$(shell $(GO) list -test -f \
-  '{{$$p := .ImportPath}}{{range .Deps}}{{if eq . "$(VERBS)" "$(VERBS) [$(VERBS).test]"}}{{$$p}}{{end}}{{end}}' $(UNITPKGS)))))
-VERBS    := $(MODULE)/verbs
+# Packages with assertions, and what runs mostly in them.
+DEBUGPKGS ?= $(shell $(GO) list . ./rmanet ./internal/... | grep -Ev '/internal/(bench|launch|lint)')
+# Under the race detector: what has goroutines that share memory. RACEPKGS=./... is everything.
+RACEPKGS ?= $(shell $(GO) list . ./rmanet ./coll ./eager ./locks ./mr ./rdv ./fabric/... ./internal/... | grep -Ev '/internal/(bench/compare|lint)$$')
+# Without cgo only verbs has other files: what imports it, and a program. `make debug` runs
+# without cgo what is in DEBUGPKGS.
+NOCGOPKGS ?= ./verbs ./fabric/ibv ./internal/bench/choice ./examples/rcpingpong ./examples/hello
 MODULES  ?= metrics examples/grpc bench/peers
 OUT      ?= out
 # Flags of `rmabench report`, such as "--time 10ms --sizes 8,4K,1M".
@@ -112,7 +109,7 @@ lint: ## gofmt, go vet, functions that only tests reach, and golangci-lint if it
 # many processes: shorten the sleep.
 race: export GORACE := atexit_sleep_ms=20
 # shmipc-go has a race when it closes a session: its program is omitted.
-race: ## tests under the race detector
+race: ## tests of packages with goroutines under the race detector (RACEPKGS=./...)
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
 	  $(GOTEST) -race -shuffle=on $(RACEPKGS); \
 	  [ -z "$(filter metrics,$(MODULES))" ] || (cd metrics && $(GOTEST) -race ./...); \
@@ -120,7 +117,7 @@ race: ## tests under the race detector
 	elif [ "$(RMA_REQUIRE_RDMA)" = 1 ]; then echo "race: needs a C compiler: apt-get install -y gcc libc6-dev" >&2; exit 1; \
 	else echo "race: NOT RUN: needs a C compiler: apt-get install -y gcc libc6-dev"; fi
 
-nocgo: ## build without cgo (links shm, tcp and sim), and test what uses verbs and is not in debug
+nocgo: ## build without cgo (links shm, tcp and sim), and test what imports verbs and is not in debug
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 $(GO) vet ./...
 	CGO_ENABLED=0 $(GOTEST) -shuffle=on $(NOCGOPKGS)
