@@ -13,7 +13,7 @@ GOTEST   = $(GO) test -timeout $(LIMIT) $(NOVET)
 # What `make test` runs, and on which packages of this module and in which others.
 TESTS    ?= lint unit debug race nocgo fuzz launchers device
 MODULE   := github.com/seed33544411/rma
-DEVICETESTS ?= abi softroce-selftest numa softroce
+DEVICETESTS ?= abi numa softroce
 UNITPKGS ?= ./...
 # Packages with assertions, and what runs mostly in them.
 DEBUGPKGS ?= $(shell $(GO) list . ./rmanet ./internal/... | grep -Ev '/internal/(bench|launch|lint)')
@@ -167,7 +167,7 @@ abi: ## compare the declarations of verbs with <infiniband/verbs.h> and libibver
 softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=...)
 	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS) $(PKGS)
 
-softroce-selftest: ## tests of the SoftRoCE harness: exit codes, time-outs, clean-up
+softroce-selftest: ## tests of the SoftRoCE harness: exit codes, time-outs, clean-up (not in make test)
 	@RMA_SOFTROCE_SELFTEST=$(VM) $(GO) test -timeout $(LIMIT) -count=1 -run '^TestHarness' ./tests/softroce
 
 # SEED, PARTS and ROUND repeat a round, as a failure prints them. VM=qemu runs the campaign
