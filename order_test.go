@@ -99,7 +99,8 @@ func (m *orderModel) step(p *Peer, at func(off int) Remote) (wait func(context.C
 // of their calls, however many are in flight, with fences and empty operations in between.
 func TestOneRanksAtomicsAndAccumulatesKeepTheirOrder(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
-		const words, window, steps = 4, 40, 1500
+		const words, window = 4, 40
+		steps := 1500 / testutil.Slow()
 		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 8*words)
 		for seed := range uint64(4) {

@@ -196,7 +196,7 @@ func TestResetLeavesNothing(t *testing.T) {
 		mems, keys := share(t, es, 4096)
 		var fds, goroutines []int
 		var bytes []int64
-		for i := range 110 {
+		for i := range 110 / testutil.Slow() {
 			works(t, es, mems, keys)
 			if i%10 == 9 {
 				fds = append(fds, openFDs(t))
