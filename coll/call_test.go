@@ -341,7 +341,8 @@ func TestConformance(t *testing.T) {
 // Large messages, by each algorithm of the operations that pass them on.
 func TestLarge(t *testing.T) {
 	testutil.EachLink(t, func(t *testing.T, fabric string) {
-		const p, n = 3, 1 << 19 // 4 MiB
+		const p = 3
+		n := 1 << 19 / testutil.Slow() // 4 MiB
 		ts := worlds(t, job(t, p, fabric))
 		ctx := testutil.Context(t, testutil.Limit)
 		for _, alg := range []algorithm{algBinomial, algTree3, algChain, algScatter, algCirculant, algDoubling, algHalving, algRing, algLinear} {

@@ -79,18 +79,18 @@ func TestSlowReader(t *testing.T) {
 		require.Error(t, err)
 		slow, _ := connect(t, es, 0, 1)
 		quick, other := connect(t, es, 0, 1)
-		require.NoError(t, slow.SetWriteDeadline(time.Now().Add(300*time.Millisecond))) // deadline: it has to end
-		done := 0
-		for err == nil || done == 0 {
-			var n int
-			n, err = slow.Write(make([]byte, 1000))
-			done += n
+		const window, piece = 64 << 10, 1000
+		for range window / piece {
+			_, err := slow.Write(make([]byte, piece))
+			require.NoError(t, err)
 		}
+		require.NoError(t, slow.SetWriteDeadline(time.Now().Add(300*time.Millisecond))) // deadline: it has to end
+		last, err := slow.Write(make([]byte, piece))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		var ne net.Error
 		require.ErrorAs(t, err, &ne)
 		require.True(t, ne.Timeout())
-		require.Equal(t, 64<<10, done)
+		require.Equal(t, window%piece, last)
 		var g errgroup.Group
 		g.Go(func() error {
 			_, err := quick.Write(make([]byte, 1<<20))
