@@ -3,7 +3,7 @@ GO       ?= go
 VM       ?= auto
 # Inputs, not seconds: at the end of a time Go's fuzzing engine now and then fails
 # with "context deadline exceeded" (it compares two contexts of which one ends later).
-FUZZTIME ?= 2000x
+FUZZTIME ?= 1000x
 # Time limit of the tests of one package: it ends a hang, and is ample on a busy machine.
 LIMIT    ?= 40m
 # off: go test does not vet. make test sets it, because make lint has vetted.
@@ -18,7 +18,7 @@ UNITPKGS ?= ./...
 # Packages with assertions, and what runs mostly in them.
 DEBUGPKGS ?= $(shell $(GO) list . ./rmanet ./internal/... | grep -Ev '/internal/(bench|launch|lint)')
 # Under the race detector: what has goroutines that share memory. RACEPKGS=./... is everything.
-RACEPKGS ?= $(shell $(GO) list . ./rmanet ./coll ./eager ./locks ./mr ./rdv ./fabric/... ./internal/... | grep -Ev '/internal/(bench|lint)')
+RACEPKGS ?= $(shell $(GO) list . ./rmanet ./coll ./eager ./locks ./mr ./rdv ./fabric/... ./internal/... | grep -Ev '/internal/(bench|bulk|bytesize|enum|fifo|launch|lint|settings|topo)|/fabric/(fabrictest|sim|ibv)$$')
 # Without cgo only verbs has other files: what imports it, and a program. `make debug` runs
 # without cgo what is in DEBUGPKGS.
 NOCGOPKGS ?= ./verbs ./fabric/ibv ./internal/bench/choice ./examples/rcpingpong ./examples/hello
@@ -143,7 +143,7 @@ portable: ## tests of tcp with the system calls of macOS and FreeBSD
 # instrumented (-fuzz instruments those of Go as well: minutes, for branches nobody searches).
 # The time for minimising an interesting input is bounded, because it may exceed that of the
 # search.
-fuzz: ## every fuzz target over its corpus, then FUZZTIME=2000x new inputs each
+fuzz: ## every fuzz target over its corpus, then FUZZTIME=1000x new inputs each
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; start=$$SECONDS; \
 	git grep --untracked -o '^func Fuzz[[:alnum:]_]*' -- '*_test.go' | sed -E 's,^,./,; s,/[^/]*:func , ,' | sort >"$$tmp/targets"; \
 	while read -r dir name; do \
