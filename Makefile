@@ -119,7 +119,7 @@ race: ## tests of packages with goroutines under the race detector (RACEPKGS=./.
 
 nocgo: ## build without cgo (links shm, tcp and sim), and test what imports verbs and is not in debug
 	CGO_ENABLED=0 $(GO) build ./...
-	CGO_ENABLED=0 $(GO) vet ./...
+	CGO_ENABLED=0 $(GO) vet $(NOCGOPKGS)
 	CGO_ENABLED=0 $(GOTEST) -shuffle=on $(NOCGOPKGS)
 
 # Systems that the module builds for. Links that a system does not support return an error
