@@ -20,7 +20,7 @@ DEBUGPKGS ?= $(shell $(GO) list . ./rmanet ./internal/... | grep -Ev '/internal/
 # Under the race detector: what has goroutines that share memory; coll, whose tests take as long
 # as all others, only with RACEPKGS=./..., which is everything.
 RACEPKGS ?= $(shell $(GO) list . ./rmanet ./eager ./locks ./mr ./rdv ./fabric/... ./internal/... | grep -Ev '/internal/(bench|bulk|bytesize|enum|fifo|launch|lint|settings|topo)|/fabric/(fabrictest|sim|ibv)$$')
-# Without cgo only verbs has other files: what imports it, and a program. `make debug` runs
+# Without cgo only verbs has other files: what imports it but rmabench, and a program. `make debug` runs
 # without cgo what is in DEBUGPKGS.
 NOCGOPKGS ?= ./verbs ./fabric/ibv ./internal/bench/choice ./examples/rcpingpong ./examples/hello
 MODULES  ?= metrics examples/grpc bench/peers

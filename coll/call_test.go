@@ -386,7 +386,7 @@ func TestFolds(t *testing.T) {
 		ctx := testutil.Context(t, testutil.Limit)
 		for _, n := range []int{inlineMax/8 + 1, foldMax / 8, foldMax/8 + 1, foldTotal / 8, foldTotal/8 + 1} {
 			each(t, ts, func(_ int, team *Team) error {
-				for range 3 {
+				for range max(3/testutil.Slow(), 1) {
 					if err := conform(ctx, team, 1, n, 1); err != nil {
 						return err
 					}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -15,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // writerElements are so many that half of them, which the root of a bcast writes, take some time.
@@ -26,7 +24,7 @@ const writerElements = sharedMax / 8
 // writerConfig is the configuration of a rank of a job of two.
 func writerConfig(rank int, root string) *rma.Config {
 	return &rma.Config{
-		Job: &rma.Job{Rank: rank, Size: 2, Root: root, Token: []byte("t")}, Fabric: "shm", Sampling: "off",
+		Job: &rma.Job{Rank: rank, Size: 2, Root: root, Token: jobtest.Token}, Fabric: "shm", Sampling: "off",
 		SetupTimeout: testutil.Limit, PeerTimeout: testutil.Limit, HangTimeout: time.Hour,
 	}
 }
@@ -82,13 +80,8 @@ func TestStoppedInTheMiddleOfAWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-			require.NoError(t, err)
 			ctx := testutil.Context(t, testutil.Limit)
-			srv, err := wireup.Serve(ctx, ln, wireup.ServerConfig{Size: 2, Token: []byte("t")})
-			require.NoError(t, err)
-			defer srv.Close()
-			root := "unix:" + ln.Addr().String()
+			root := jobtest.Serve(t, 2)
 			writer := writerChild.Start(t, root)
 			e, err := rma.Open(ctx, writerConfig(0, root))
 			require.NoError(t, err)

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,15 +13,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
-	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // stoppedConfig is the configuration of a rank of a job of three, which takes others for hung after a time that is
 // long for a busy machine.
 func stoppedConfig(rank int, root string, fabric rma.Fabric) *rma.Config {
 	return &rma.Config{
-		Job: &rma.Job{Rank: rank, Size: 3, Root: root, Token: []byte("t")}, Fabric: fabric, Sampling: "off",
+		Job: &rma.Job{Rank: rank, Size: 3, Root: root, Token: jobtest.Token}, Fabric: fabric, Sampling: "off",
 		SetupTimeout: testutil.Limit, PeerTimeout: testutil.Limit, HangTimeout: 4 * time.Second,
 	}
 }
@@ -67,13 +65,8 @@ func TestShrinkStopped(t *testing.T) {
 	for _, fabric := range []rma.Fabric{rma.FabricSHM, rma.FabricTCP} {
 		t.Run(string(fabric), func(t *testing.T) {
 			t.Parallel()
-			ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-			require.NoError(t, err)
 			ctx := testutil.Context(t, testutil.Limit)
-			srv, err := wireup.Serve(ctx, ln, wireup.ServerConfig{Size: 3, Token: []byte("t")})
-			require.NoError(t, err)
-			defer srv.Close()
-			root := "unix:" + ln.Addr().String()
+			root := jobtest.Serve(t, 3)
 			child := stoppedChild.Start(t, root, string(fabric))
 			var es [2]*rma.Engine
 			var g errgroup.Group
@@ -100,7 +93,7 @@ func TestShrinkStopped(t *testing.T) {
 				return conform(ctx, rests[r], 0, 5, 1)
 			})
 			child.Continue()
-			_, err = io.WriteString(child.In, "go on\n")
+			_, err := io.WriteString(child.In, "go on\n")
 			require.NoError(t, err)
 			require.Equal(t, "[2]", child.Line(t, testutil.Limit))
 			each(t, rests, func(_ int, rest *Team) error {

@@ -26,7 +26,7 @@ func TestChoiceOverRealProcesses(t *testing.T) {
 	for _, fabric := range fabrics {
 		t.Run(fabric, func(t *testing.T) {
 			page := filepath.Join(t.TempDir(), "choice.html")
-			out, _ := succeeds(t, "choice", "--fabric", fabric, "--grid", tinyGrid(t), "--time", "5ms", "--rounds", "3", "--format", "json", "--html", page, "--sampling", "20ms", "--calibration", "20ms")
+			out, _ := succeeds(t, briefly("choice", "--fabric", fabric, "--grid", tinyGrid(t), "--time", "5ms", "--rounds", "3", "--format", "json", "--html", page)...)
 			rs, ss, err := choice.Read(strings.NewReader(out))
 			require.NoError(t, err)
 			require.Len(t, rs, 6)
@@ -92,7 +92,7 @@ func TestChoiceOfPiecesOverRealProcesses(t *testing.T) {
 
 func TestExplainPieces(t *testing.T) {
 	t.Parallel()
-	out, _ := succeeds(t, "explain", "--op", "get", "--fabric", "shm", "--batch", "64x64", "--measure", "--time", "5ms", "--rounds", "1", "--sampling", "20ms", "--calibration", "20ms")
+	out, _ := succeeds(t, briefly("explain", "--op", "get", "--fabric", "shm", "--batch", "64x64", "--measure", "--time", "5ms", "--rounds", "1")...)
 	for _, want := range []string{"64 pieces of a get, 4096 bytes over shm", "chain", "group", "predicted", "measured"} {
 		require.Contains(t, out, want)
 	}
@@ -114,7 +114,7 @@ func TestExplainCollective(t *testing.T) {
 
 func TestChoiceEndsWithItsBudget(t *testing.T) {
 	t.Parallel()
-	out, _ := succeeds(t, "choice", "--fabric", "shm", "--grid", "small", "--time", "1ms", "--rounds", "1", "--budget", "1ns", "--format", "json", "--sampling", "20ms", "--calibration", "20ms")
+	out, _ := succeeds(t, briefly("choice", "--fabric", "shm", "--grid", "small", "--time", "1ms", "--rounds", "1", "--budget", "1ns", "--format", "json")...)
 	rs, ss, err := choice.Read(strings.NewReader(out))
 	require.NoError(t, err)
 	require.Empty(t, rs)
@@ -125,7 +125,7 @@ func TestChoiceEndsWithItsBudget(t *testing.T) {
 func TestExplainOverRealProcesses(t *testing.T) {
 	for _, fabric := range fabrics {
 		t.Run(fabric, func(t *testing.T) {
-			out, _ := succeeds(t, "explain", "--fabric", fabric, "--batch", "8x128,1x1M", "--measure", "--time", "5ms", "--rounds", "3", "--format", "json", "--sampling", "20ms", "--calibration", "20ms")
+			out, _ := succeeds(t, briefly("explain", "--fabric", fabric, "--batch", "8x128,1x1M", "--measure", "--time", "5ms", "--rounds", "3", "--format", "json")...)
 			var x choice.Explanation
 			require.NoError(t, json.Unmarshal([]byte(out), &x))
 			require.Equal(t, 9, x.Messages)
@@ -150,7 +150,7 @@ func TestExplainOverRealProcesses(t *testing.T) {
 
 func TestExplainWithoutMeasuring(t *testing.T) {
 	t.Parallel()
-	out, _ := succeeds(t, "explain", "--fabric", "shm", "--batch", "64x64", "--sampling", "20ms", "--calibration", "20ms")
+	out, _ := succeeds(t, briefly("explain", "--fabric", "shm", "--batch", "64x64")...)
 	require.Contains(t, out, "plan: ")
 	require.Contains(t, out, "predicted")
 	require.NotRegexp(t, `(?m)^ *measured `, out, "a row of times")
@@ -173,7 +173,7 @@ func TestAblateOverRealProcesses(t *testing.T) {
 	t.Parallel()
 	for _, fabric := range fabrics {
 		t.Run(fabric, func(t *testing.T) {
-			out, _ := succeeds(t, "ablate", "-q", "--fabric", fabric, "--time", "1ms", "--rounds", "1", "--format", "json", "--sampling", "20ms", "--calibration", "20ms")
+			out, _ := succeeds(t, briefly("ablate", "-q", "--fabric", fabric, "--time", "1ms", "--rounds", "1", "--format", "json")...)
 			ls := strings.Split(strings.TrimSpace(out), "\n")
 			require.Len(t, ls, choice.AblationRows())
 			seen := map[string]bool{}

@@ -71,9 +71,14 @@ func refused(t *testing.T, says string, args ...string) {
 	require.Empty(t, out, "%v", args)
 }
 
+// briefly keeps short what precedes a measurement.
+func briefly(args ...string) []string {
+	return append(args, "--sampling", "20ms", "--calibration", "20ms")
+}
+
 // fast keeps real measurements short.
 func fast(args ...string) []string {
-	return append(args, "--time", "5ms", "--iters", "20", "--sampling", "20ms", "--calibration", "20ms", "--stall", testutil.Limit.String())
+	return briefly(append(args, "--time", "5ms", "--iters", "20", "--stall", testutil.Limit.String())...)
 }
 
 // fabrics are the links that processes of one host always have.

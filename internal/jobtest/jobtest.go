@@ -1,4 +1,4 @@
-// Package jobtest opens jobs whose ranks are all in the test's process.
+// Package jobtest opens jobs whose ranks are all, or some, in the test's process.
 //
 //	es := jobtest.Open(t, 2, "shm")
 //
@@ -20,23 +20,33 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
+// Token is the secret of the jobs.
+var Token = []byte("the token of a test")
+
+// Serve serves a job of n ranks, some of which may be processes, until the test ends, and returns
+// its Job.Root.
+func Serve(tb testing.TB, n int) (root string) {
+	tb.Helper()
+	ln, err := net.Listen("unix", filepath.Join(tb.TempDir(), "s"))
+	require.NoError(tb, err)
+	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: n, Token: Token})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { srv.Close() })
+	return "unix:" + ln.Addr().String()
+}
+
 // Open opens the engines of a job of n ranks over a fabric, as in Config.Fabric, without
 // sampling, and closes them when the test ends. The functions change adapt the configuration
 // of each rank, which its Job.Rank names; they are called concurrently.
 func Open(tb testing.TB, n int, fabric string, change ...func(*rma.Config)) []*rma.Engine {
 	tb.Helper()
-	token := []byte("the token of a test")
-	ln, err := net.Listen("unix", filepath.Join(tb.TempDir(), "s"))
-	require.NoError(tb, err)
-	srv, err := wireup.Serve(context.Background(), ln, wireup.ServerConfig{Size: n, Token: token})
-	require.NoError(tb, err)
-	tb.Cleanup(func() { srv.Close() })
+	root := Serve(tb, n)
 	es := make([]*rma.Engine, n)
 	var g errgroup.Group
 	for r := range es {
 		g.Go(func() error {
 			c := &rma.Config{
-				Job:    &rma.Job{Rank: r, Size: n, Root: "unix:" + ln.Addr().String(), Token: token},
+				Job:    &rma.Job{Rank: r, Size: n, Root: root, Token: Token},
 				Fabric: rma.Fabric(fabric), SetupTimeout: testutil.Limit, Sampling: "off",
 			}
 			for _, f := range change {

@@ -78,12 +78,13 @@ var targets = []target{
 	}},
 	{pkg: ".", topologies: []string{"two"}, run: "TestVerbsLost/silence", slow: "3", alone: true},
 	// with more ranks an emulated processor serves too many
-	{pkg: "coll", topologies: []string{"one"}, run: "^(TestConformance|TestLarge|TestPersistent)$/^ibv$/^[23]$", slow: "4"},
+	{pkg: "coll", topologies: []string{"one"}, run: "^(TestConformance|TestFolds|TestLarge|TestPersistent)$/^ibv$/^[23]$", slow: "4"},
 	{pkg: "examples/hello", topologies: []string{"one"}, run: "/ibv", host: []string{"TestEverybodyConnects", "TestSixtyFourRanks"}},
 	{pkg: "examples/hello", topologies: []string{"one"}, run: "TestHello/verbs", strict: true},
 	{pkg: "rmanet", topologies: []string{"one"}, run: "/ibv", host: []string{"TestAnswersAreBounded", "TestManyConnections", "TestTinyMessages"}},
 	{pkg: "examples/http", topologies: []string{"one"}, run: "/ibv"},
 	{pkg: "examples/kvstore", topologies: []string{"one"}, run: "/ibv", host: []string{"TestShardIsAMap"}},
+	{pkg: "examples/paramserver", topologies: []string{"one"}, run: "/ibv"},
 	{pkg: "internal/bench/choice", topologies: []string{"one"}, run: "TwoSided"},
 	{pkg: "cmd/rmabench", topologies: []string{"guests"}, script: betweenGuests},
 }
