@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/seed33544411/rma/internal/tempdir"
 )
 
 // Gate starts each point of several requests that are measured at the same time on one
@@ -15,27 +16,27 @@ import (
 // waits for the others. Path goes into Request.Gate.
 type Gate struct {
 	ln   net.Listener
-	dir  string
+	dir  *tempdir.Dir
 	n    int
 	done sync.WaitGroup
 }
 
 // OpenGate opens a gate for n requests. Its goroutine runs until Close.
 func OpenGate(n int) (*Gate, error) {
-	dir, err := os.MkdirTemp("", "rmabench-gate-") // accessible to this user only
+	dir, err := tempdir.New("", "rmabench-gate-") // accessible to this user only
 	if err != nil {
 		return nil, err
 	}
 	g := &Gate{dir: dir, n: n}
 	if g.ln, err = net.Listen("unix", g.Path()); err != nil {
-		return nil, errors.Join(fmt.Errorf("gate: %w", err), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("gate: %w", err), dir.Close())
 	}
 	g.done.Go(g.keep)
 	return g, nil
 }
 
 // Path is the address of the gate.
-func (g *Gate) Path() string { return filepath.Join(g.dir, "gate") }
+func (g *Gate) Path() string { return filepath.Join(g.dir.Path, "gate") }
 
 // keep releases the waiting connections whenever there are n of them.
 func (g *Gate) keep() {
@@ -65,7 +66,7 @@ func (g *Gate) keep() {
 func (g *Gate) Close() error {
 	err := g.ln.Close()
 	g.done.Wait()
-	return errors.Join(err, os.RemoveAll(g.dir))
+	return errors.Join(err, g.dir.Close())
 }
 
 // errGate reports that the gate was shut.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/tempdir"
 )
 
 // RailsRequest asks for the bandwidth of puts, gets and messages that are divided over several links,
@@ -114,11 +114,11 @@ func MeasureRails(ctx context.Context, ctl Control, req RailsRequest, emit func(
 	if err := Share(ctx, ctl, &req, req.Check); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "rmabench-")
+	dir, err := tempdir.New("", "rmabench-")
 	if err = agree(ctx, ctl, err); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, dir.Close()) }()
 	mine := req.Links[ctl.Rank()]
 	sets := [][]string{mine}
 	for _, where := range mine {
@@ -136,7 +136,7 @@ func MeasureRails(ctx context.Context, ctl Control, req RailsRequest, emit func(
 		}
 	}()
 	for i, set := range sets {
-		cfg := &rma.Config{Fabric: rma.Fabric(req.Fabric), Profiles: filepath.Join(dir, fmt.Sprintf("profiles%d", i)), Rails: strings.Join(set[1:], ",")}
+		cfg := &rma.Config{Fabric: rma.Fabric(req.Fabric), Profiles: filepath.Join(dir.Path, fmt.Sprintf("profiles%d", i)), Rails: strings.Join(set[1:], ",")}
 		if req.Fabric == "tcp" {
 			cfg.Bind, _ = netip.ParseAddr(set[0])
 		} else {
@@ -144,7 +144,7 @@ func MeasureRails(ctx context.Context, ctl Control, req RailsRequest, emit func(
 		}
 		p := &railsPair{}
 		var srv io.Closer
-		if cfg.Job, srv, err = jobBeside(ctx, ctl, "unix:"+filepath.Join(dir, fmt.Sprint(i))); srv != nil {
+		if cfg.Job, srv, err = jobBeside(ctx, ctl, "unix:"+filepath.Join(dir.Path, fmt.Sprint(i))); srv != nil {
 			servers = append(servers, srv)
 		}
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/tempdir"
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
@@ -67,12 +67,12 @@ func MeasureStartup(ctx context.Context, ctl Control, req StartupRequest) (res *
 	if err := Share(ctx, ctl, &req, req.Check); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "rmabench-")
+	dir, err := tempdir.New("", "rmabench-")
 	if err = agree(ctx, ctl, err); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := &starter{ctl: ctl, req: &req, dir: dir}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	s := &starter{ctl: ctl, req: &req, dir: dir.Path}
 	first, err := s.start(ctx, rma.SamplingCached) // there is no saved profile yet
 	if err != nil {
 		return nil, err

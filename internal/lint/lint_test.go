@@ -23,7 +23,7 @@ const module = "github.com/seed33544411/rma"
 // element, same floor).
 var layers = map[string]int{
 	"internal/cpu": -1, "internal/enum": -1, "internal/bytesize": -1,
-	"logp": 0, "flowctl": 0, "internal/bubble": 0, "internal/event": 0, "internal/fifo": 0, "internal/offheap": 0, "internal/owned": 0, "internal/settings": 0, "internal/topo": 0,
+	"logp": 0, "flowctl": 0, "internal/bubble": 0, "internal/event": 0, "internal/fifo": 0, "internal/offheap": 0, "internal/owned": 0, "internal/settings": 0, "internal/tempdir": 0, "internal/topo": 0,
 	"verbs": 1, "internal/bulk": 1, "internal/testutil": 1,
 	"fabric": 2,
 	"mr":     3, "internal/poller": 3,

@@ -43,11 +43,12 @@ func runBench(ctx context.Context, o Options, file string, steps func(bench stri
 	if err != nil {
 		return nil, harnessFailure, err
 	}
-	s, bin, remove, err := openBuilding(ctx, o)
+	s, built, err := openBuilding(ctx, o)
 	if err != nil {
 		return nil, harnessFailure, err
 	}
-	defer remove()
+	defer built.Close()
+	bin := built.Path
 	bench := filepath.Join(bin, "rmabench")
 	if err := goTool(ctx, root, "build", "-o", bench, "./cmd/rmabench"); err != nil {
 		return nil, harnessFailure, err

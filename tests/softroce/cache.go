@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/internal/tempdir"
 )
 
 // cache is the directory of built kernels. Entries are named by content and appear by rename,
@@ -39,9 +41,11 @@ func openCache() (*cache, error) {
 			return nil, fmt.Errorf("make cache directory: %w; set RMA_SOFTROCE_CACHE to a directory you can write", err)
 		}
 	}
-	c.sweepRuns()
 	return c, nil
 }
+
+// runPrefix begins the names of directories in runs.
+const runPrefix = "r"
 
 func (c *cache) runs() string { return filepath.Join(c.dir, "run") }
 
@@ -102,36 +106,8 @@ func (c *cache) get(name string, build func(dir string) error) (string, error) {
 	return final, nil
 }
 
-// newRun makes a directory for one run. remove deletes it; if the process dies first, a later
-// command deletes it, because its lock is free then.
-func (c *cache) newRun() (dir string, remove func(), err error) {
-	dir, err = os.MkdirTemp(c.runs(), "r")
-	if err != nil {
-		return "", nil, err
-	}
-	unlock, err := lockFile(filepath.Join(dir, "lock"), false, nil)
-	if err != nil {
-		os.RemoveAll(dir)
-		return "", nil, err
-	}
-	return dir, func() { os.RemoveAll(dir); unlock() }, nil
-}
-
-// sweepRuns removes run directories whose lock is free. A directory without a lock file has just
-// been made; it stays.
-func (c *cache) sweepRuns() {
-	dirs, _ := filepath.Glob(filepath.Join(c.runs(), "r*"))
-	for _, d := range dirs {
-		lock := filepath.Join(d, "lock")
-		if _, err := os.Stat(lock); err != nil {
-			continue
-		}
-		if unlock, err := lockFile(lock, false, nil); err == nil {
-			os.RemoveAll(d)
-			unlock()
-		}
-	}
-}
+// newRun makes a directory for one run.
+func (c *cache) newRun() (*tempdir.Dir, error) { return tempdir.New(c.runs(), runPrefix) }
 
 // lockFile takes an exclusive lock on path. With wait it blocks, after calling waiting
 // once; without, a held lock is an error.

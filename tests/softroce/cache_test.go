@@ -84,27 +84,6 @@ func TestCacheKeepsNothingOfAFailedBuild(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestRunDirectoriesAreSwept(t *testing.T) {
-	c := testCache(t)
-	live, remove, err := c.newRun()
-	require.NoError(t, err)
-	dead, crash, err := c.newRun()
-	require.NoError(t, err)
-	// a killed process releases its lock, and its directory stays
-	require.NoError(t, os.Rename(dead, dead+"x"))
-	crash()
-	require.NoError(t, os.WriteFile(filepath.Join(dead+"x", "lock"), nil, 0o644))
-	young := filepath.Join(c.runs(), "ryoung") // just made, not locked yet
-	require.NoError(t, os.Mkdir(young, 0o755))
-
-	c.sweepRuns()
-	require.DirExists(t, live)
-	require.DirExists(t, young)
-	require.NoDirExists(t, dead+"x")
-	remove()
-	require.NoDirExists(t, live)
-}
-
 func TestCleanRemovesOnlyItsOwn(t *testing.T) {
 	c := testCache(t)
 	mine := filepath.Join(c.dir, "my notes")

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+
+	"github.com/seed33544411/rma/internal/tempdir"
 )
 
 const usage = `softroce runs programs on real SoftRoCE, in a virtual machine if the host's kernel lacks it.
@@ -148,7 +150,7 @@ func cmdClean() error {
 			}
 		}
 	}
-	c.sweepRuns()
+	tempdir.Sweep(c.runs(), runPrefix)
 	_ = os.Remove(c.runs()) // stays if a run is in progress
 	_ = os.Remove(filepath.Join(c.dir, "lock"))
 	_ = os.Remove(c.dir)

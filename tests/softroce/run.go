@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/internal/tempdir"
 )
 
 // errTimeout is the cause when the time of a whole run is over.
@@ -65,12 +67,12 @@ func openSession(ctx context.Context, opt Options) (*session, error) {
 	return s, err
 }
 
-// openBuilding is openSession, with a directory for what is built for the run. remove deletes it.
-func openBuilding(ctx context.Context, opt Options) (s *session, bin string, remove func(), err error) {
+// openBuilding is openSession, with a directory for what is built for the run.
+func openBuilding(ctx context.Context, opt Options) (s *session, bin *tempdir.Dir, err error) {
 	if s, err = openSession(ctx, opt); err == nil {
-		bin, remove, err = s.cache.newRun()
+		bin, err = s.cache.newRun()
 	}
-	return s, bin, remove, err
+	return s, bin, err
 }
 
 // plan returns the common part of all runs' plans. A relative working directory or output
@@ -102,11 +104,12 @@ func (s *session) plan(topology, netem string, steps []Step) (Plan, error) {
 func (s *session) run(ctx context.Context, plan Plan, timeout time.Duration, stdout, stderr io.Writer) ([]Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w: not done after %v", errTimeout, timeout))
 	defer cancel()
-	dir, remove, err := s.cache.newRun()
+	d, err := s.cache.newRun()
 	if err != nil {
 		return nil, err
 	}
-	defer remove()
+	defer d.Close()
+	dir := d.Path
 	if s.kind == "native" {
 		r, err := runNative(ctx, dir, plan, stdout, stderr)
 		return []Result{r}, err

@@ -81,11 +81,12 @@ func cmdSuite(ctx context.Context, args []string) (int, error) {
 		return harnessFailure, err
 	}
 	o.Topology = "one"
-	s, bin, remove, err := openBuilding(ctx, o.Options)
+	s, built, err := openBuilding(ctx, o.Options)
 	if err != nil {
 		return harnessFailure, err
 	}
-	defer remove()
+	defer built.Close()
+	bin := built.Path
 	kernel := time.Since(start)
 	if err := buildTests(ctx, root, bin, chosen, o.Race); err != nil {
 		return harnessFailure, err

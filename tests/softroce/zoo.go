@@ -62,11 +62,12 @@ func cmdZoo(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return harnessFailure, err
 	}
-	s, bin, remove, err := openBuilding(ctx, o)
+	s, built, err := openBuilding(ctx, o)
 	if err != nil {
 		return harnessFailure, err
 	}
-	defer remove()
+	defer built.Close()
+	bin := built.Path
 	if err := buildZoo(ctx, root, bin); err != nil {
 		return harnessFailure, err
 	}

@@ -88,6 +88,6 @@ func TestBesideOfPeersInstalledHere(t *testing.T) {
 		}
 		every = false
 		require.NoError(t, b.Close())
-		require.NoDirExists(t, b.dir)
+		require.NoDirExists(t, b.dir.Path)
 	}
 }

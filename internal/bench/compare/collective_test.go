@@ -82,7 +82,7 @@ func TestCollectiveOfPeersInstalledHere(t *testing.T) {
 			require.True(t, h.Pure > 0 && h.Both > 0, "%+v", h)
 		}
 		require.NoError(t, c.Close())
-		require.NoDirExists(t, c.dir)
+		require.NoDirExists(t, c.dir.Path)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed33544411/rma/internal/tempdir"
 	"github.com/seed33544411/rma/internal/topo"
 )
 
@@ -51,7 +52,7 @@ func MPINames() (names []string) {
 // mpiProgram is a program of csrc, compiled with several MPI libraries.
 type mpiProgram struct {
 	source    string
-	dir       string
+	dir       *tempdir.Dir
 	fabric    string
 	libraries []mpiLibrary
 }
@@ -74,12 +75,12 @@ func newMPIProgram(ctx context.Context, source, fabric string, names []string) (
 		}
 		m.libraries = append(m.libraries, l)
 	}
-	if m.dir, err = os.MkdirTemp("", "rmabench-mpi-"); err != nil {
+	if m.dir, err = tempdir.New("", "rmabench-mpi-"); err != nil {
 		return nil, err
 	}
 	for _, l := range m.libraries {
-		if err = os.Mkdir(filepath.Join(m.dir, l.name), 0o700); err == nil {
-			err = compile(l.cc, source)(ctx, filepath.Join(m.dir, l.name))
+		if err = os.Mkdir(filepath.Join(m.dir.Path, l.name), 0o700); err == nil {
+			err = compile(l.cc, source)(ctx, filepath.Join(m.dir.Path, l.name))
 		}
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
@@ -89,14 +90,14 @@ func newMPIProgram(ctx context.Context, source, fabric string, names []string) (
 }
 
 // Close removes the programs.
-func (m *mpiProgram) Close() error { return os.RemoveAll(m.dir) }
+func (m *mpiProgram) Close() error { return m.dir.Close() }
 
 // run starts the program of a library with args on ranks of this host, which are bound to places if
 // there are any, and returns its output.
 func (m *mpiProgram) run(ctx context.Context, l *mpiLibrary, limit time.Duration, ranks int, places []topo.Binding, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w in %v", ErrStuck, limit))
 	defer cancel()
-	j := &Job{Fabric: m.fabric, Place: Place{Addr: "127.0.0.1"}, Dir: filepath.Join(m.dir, l.name)}
+	j := &Job{Fabric: m.fabric, Place: Place{Addr: "127.0.0.1"}, Dir: filepath.Join(m.dir.Path, l.name)}
 	launch, env, err := l.launch(j)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func TestOverlapOfPeersInstalledHere(t *testing.T) {
 			require.Positive(t, r.Samples)
 		}
 		require.NoError(t, o.Close())
-		require.NoDirExists(t, o.dir)
+		require.NoDirExists(t, o.dir.Path)
 		require.NotEqual(t, os.TempDir(), o.dir)
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/tempdir"
 )
 
 // Request describes a comparison.
@@ -139,18 +139,18 @@ func Run(ctx context.Context, r Request, ours Ours, emit func(Row) error) error 
 
 // peer measures all tests of one peer.
 func (r *Request) peer(ctx context.Context, peer *Peer, ours Ours, emit func(Row) error) (err error) {
-	dir, err := os.MkdirTemp("", "rmabench-"+peer.Name+"-")
+	dir, err := tempdir.New("", "rmabench-"+peer.Name+"-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, dir.Close()) }()
 	if peer.Prepare != nil {
-		if err := peer.Prepare(ctx, dir); err != nil {
+		if err := peer.Prepare(ctx, dir.Path); err != nil {
 			return fmt.Errorf("%s: %w", peer.Name, err)
 		}
 	}
-	p := &program{Peer: peer, job: Job{Fabric: r.Fabric, Place: r.Place, Dir: dir}, limit: r.Limit, pairs: r.Pairs}
-	version := peer.version(ctx, dir)
+	p := &program{Peer: peer, job: Job{Fabric: r.Fabric, Place: r.Place, Dir: dir.Path}, limit: r.Limit, pairs: r.Pairs}
+	version := peer.version(ctx, dir.Path)
 	for _, t := range r.Tests {
 		if peer.Does(r.Fabric, t.Kind) != nil {
 			continue // reported by Check

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"io"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/jobenv"
+	"github.com/seed33544411/rma/internal/tempdir"
 )
 
 // engineSampling is the engine's budget for sampling before it measures. The default
@@ -48,12 +48,12 @@ func withEngine(ctx context.Context, in io.Reader, req any, run func(*rma.Engine
 	if err := childRequest(in, req); err != nil {
 		return true, err
 	}
-	dir, err := os.MkdirTemp("", "rmabench-")
+	dir, err := tempdir.New("", "rmabench-")
 	if err != nil {
 		return true, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	c := &rma.Config{Sampling: "force", SamplingBudget: engineSampling, Profiles: dir}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	c := &rma.Config{Sampling: "force", SamplingBudget: engineSampling, Profiles: dir.Path}
 	if h, ok := req.(hosted); ok && h.HostOf(cfg.Rank) != "" {
 		c.Settings, c.Bind = map[string]string{"host": h.HostOf(cfg.Rank)}, netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}

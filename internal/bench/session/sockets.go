@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 
 	"github.com/seed33544411/rma/internal/bench/overlap"
 	"github.com/seed33544411/rma/internal/bench/sockets"
+	"github.com/seed33544411/rma/internal/tempdir"
 )
 
 // SocketsLocal measures sockets and rmanet between two processes that it starts on this host,
@@ -39,12 +39,12 @@ func SocketsLocal(ctx context.Context, req sockets.Request, program string, stde
 
 // socketsRanks measures one transport between two new processes.
 func socketsRanks(ctx context.Context, req sockets.Request, program string, stderr io.Writer, emit func(sockets.Result) error) (err error) {
-	dir, err := os.MkdirTemp("", "rmabench-")
+	dir, err := tempdir.New("", "rmabench-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	spec := ranks(sockets.Arg, 2, sockets.Fabric(req.Transports[0]), sockets.EnvDir+"="+dir)
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	spec := ranks(sockets.Arg, 2, sockets.Fabric(req.Transports[0]), sockets.EnvDir+"="+dir.Path)
 	spec.Path = program
 	return localResults(ctx, spec, req, stderr, -1, func(r *sockets.Result) bool { return r.Workload != "" }, emit)
 }
