@@ -28,10 +28,11 @@ func insist(es []*Engine) []*Engine {
 // end early are continued.
 func TestBarrier(t *testing.T) {
 	onAll(t, 5, func(t *testing.T, es []*Engine) {
-		const phases, ranks = 60, 5
+		const ranks = 5
+		phases := testutil.Times(60)
 		insist(es)
-		var come [phases]atomic.Int64
-		var gaveUp [phases]chan struct{}
+		come := make([]atomic.Int64, phases)
+		gaveUp := make([]chan struct{}, phases)
 		for i := range gaveUp {
 			gaveUp[i] = make(chan struct{})
 		}

@@ -17,16 +17,15 @@ import (
 // loads it. The figures of the link are kept under the class of the pair.
 func TestCopiesOfAJob(t *testing.T) {
 	dir := t.TempDir()
-	for _, want := range []string{"measured", "profile"} {
+	for range 2 {
+		want := "profile"
+		saved, err := filepath.Glob(filepath.Join(dir, "copies-*"))
+		require.NoError(t, err)
+		if len(saved) == 0 {
+			want = "measured" // the first job, or so busy a machine that it has measured nothing
+		}
 		es := openWith(t, 3, "shm", func(c *Config) { c.Sampling, c.Profiles = "", dir })
 		first := es[0].links[0].(fabric.CopyTuner).Copies()
-		if want == "profile" {
-			saved, err := filepath.Glob(filepath.Join(dir, "copies-*"))
-			require.NoError(t, err)
-			if len(saved) == 0 {
-				want = "measured" // so busy a machine that nothing was measured
-			}
-		}
 		require.Equal(t, want, first.Source)
 		class := sampling.ClassOf(nil, true)
 		if n := topo.Local().Between(cpu.Allowed(), cpu.Allowed()).String(); n != "" {

@@ -498,7 +498,7 @@ func TestSmallPathDoesNotAllocate(t *testing.T) {
 
 // Sixteen ranks meet again and again, on however few processors.
 func TestManyRanks(t *testing.T) {
-	es := open(t, max(16/testutil.Slow(), 4), "")
+	es := open(t, max(testutil.Times(16), 4), "")
 	require.Equal(t, "shm", es[3].Peer(2).Link())
 	_, keys := share(t, es, 4096)
 	ctx := testutil.Context(t, 60*time.Second)

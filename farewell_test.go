@@ -140,7 +140,7 @@ func TestKilledSendersMessagesAreAPrefix(t *testing.T) {
 		for _, how := range []string{"handler", "workers", "any", "one", "batch"} {
 			t.Run(fabric+"/"+how, func(t *testing.T) {
 				t.Parallel()
-				for range 4 {
+				for range testutil.Times(4) {
 					e, child := openParent(t, fabric, doomed)
 					ctx := testutil.Context(t, testutil.Limit)
 					var got []uint32

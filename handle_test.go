@@ -25,7 +25,7 @@ func TestHandlers(t *testing.T) {
 			t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
 				ctx := testutil.Context(t, 90*time.Second)
 				es := open(t, 3, fabric)
-				n := 120 / testutil.Slow()
+				n := testutil.Times(120)
 				sizes := []int{8, 9, 3000, 200_000, 64}
 				var g errgroup.Group
 				for r, e := range es {
@@ -272,7 +272,7 @@ func TestHandlerMemoryIsBounded(t *testing.T) {
 			es := openWith(t, 3, fabric, func(c *Config) { c.Mode = "scatter" })
 			ctx := testutil.Context(t, testutil.Limit)
 			const size, memory = 1 << 20, 4 << 20
-			n := max(40/testutil.Slow(), 8)
+			n := max(testutil.Times(40), 8)
 			msg := make([]byte, size)
 			var handler atomic.Pointer[Handler] // the race detector does not see that messages order it
 			most, got, next := 0, 0, [3]int{}

@@ -21,7 +21,7 @@ func TestMessages(t *testing.T) {
 		ctx := testutil.Context(t, 90*time.Second)
 		es := open(t, 3, fabric)
 		sizes := []int{0, 1, 8, 100, 4000, 4096, 20_000, 100_000, 1 << 20}
-		rounds := 60 / testutil.Slow()
+		rounds := testutil.Times(60)
 		var g errgroup.Group
 		for from, e := range es {
 			for to := range es {

@@ -100,7 +100,7 @@ func (m *orderModel) step(p *Peer, at func(off int) Remote) (wait func(context.C
 func TestOneRanksAtomicsAndAccumulatesKeepTheirOrder(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {
 		const words, window = 4, 40
-		steps := 1500 / testutil.Slow()
+		steps := testutil.Times(1500)
 		ctx := testutil.Context(t, testutil.Limit)
 		mems, keys := share(t, es, 8*words)
 		for seed := range uint64(4) {

@@ -3,6 +3,7 @@ package rma
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -145,6 +146,15 @@ func TestSignalsFindWaitersThatComeAndGo(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
 	mems, keys := share(t, es, 64*words)
 	var stalls atomic.Int64
+	var late, ticks atomic.Int64 // ns by which sleeps of 10 ms have ended late: the process has not run
+	go func() {
+		for last := time.Now(); ctx.Err() == nil; ticks.Add(1) {
+			time.Sleep(10 * time.Millisecond) // sleep: measures how late it ends
+			now := time.Now()
+			late.Add(int64(now.Sub(last)) - int64(10*time.Millisecond))
+			last = now
+		}
+	}()
 	var g errgroup.Group
 	for w := range words {
 		word := func(r int) Buffer { return mems[r].Slice(64*w, 8) }
@@ -153,15 +163,20 @@ func TestSignalsFindWaitersThatComeAndGo(t *testing.T) {
 		}
 		g.Go(func() error {
 			for n := uint64(1); n <= rounds; n++ {
-				begun := time.Now()
+				begun, before := time.Now(), late.Load()
 				if err := signal(0, n); err != nil {
 					return err
 				}
 				if _, err := es[0].Peer(1).WaitSignal(ctx, word(0), EQ, n); err != nil {
 					return fmt.Errorf("answer %d: %w", n, err)
 				}
-				if time.Since(begun) > 700*time.Millisecond { // deadline: a lost wake-up costs a second
-					stalls.Add(1)
+				if took := time.Since(begun); took > 700*time.Millisecond { // deadline: a lost wake-up costs a second
+					for seen := ticks.Load(); ticks.Load() == seen && ctx.Err() == nil; {
+						runtime.Gosched()
+					}
+					if took-time.Duration(late.Load()-before) > 700*time.Millisecond {
+						stalls.Add(1)
+					}
 				}
 			}
 			return nil

@@ -86,8 +86,8 @@ func TestReceivesInReverse(t *testing.T) {
 			onEach(t, func(t *testing.T, fabric string) {
 				es := openWith(t, 2, fabric, func(o *Config) { o.Mode = Mode(c.mode) })
 				ctx := testutil.Context(t, testutil.Limit)
-				const n = 200 // of 5000 bytes: 1 MiB in all, which this side holds in every mode
-				var sends [n]Request
+				n := testutil.Times(200) // of 5000 bytes: 1 MiB in all, which this side holds in every mode
+				sends := make([]Request, n)
 				for i := range sends {
 					sends[i] = es[0].Peer(1).SendTag(uint32(i), testutil.Payload(c.size, 1, uint64(i)))
 				}
@@ -97,7 +97,7 @@ func TestReceivesInReverse(t *testing.T) {
 					require.NoError(t, err)
 					require.NoError(t, testutil.Verify(buf, 1, uint64(i)))
 				}
-				require.NoError(t, WaitAll(ctx, sends[:]...))
+				require.NoError(t, WaitAll(ctx, sends...))
 			})
 		})
 	}

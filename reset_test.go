@@ -196,7 +196,7 @@ func TestResetLeavesNothing(t *testing.T) {
 		mems, keys := share(t, es, 4096)
 		var fds, goroutines []int
 		var bytes []int64
-		for i := range 110 / testutil.Slow() {
+		for i := range testutil.Times(110) {
 			works(t, es, mems, keys)
 			if i%10 == 9 {
 				fds = append(fds, openFDs(t))
@@ -289,7 +289,7 @@ func TestResetWhileThePeerTells(t *testing.T) {
 	told := make(chan error, 1)
 	for range 4 {
 		g.Go(func() error {
-			for range 2000 {
+			for range testutil.Times(2000) {
 				if err := es[1].job.Send(ctx, 0, "noise", nil); err != nil {
 					return err
 				}

@@ -342,7 +342,7 @@ func TestConformance(t *testing.T) {
 func TestLarge(t *testing.T) {
 	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		const p = 3
-		n := 1 << 19 / testutil.Slow() // 4 MiB
+		n := testutil.Times(1 << 19) // 4 MiB
 		ts := worlds(t, job(t, p, fabric))
 		ctx := testutil.Context(t, testutil.Limit)
 		for _, alg := range []algorithm{algBinomial, algTree3, algChain, algScatter, algCirculant, algDoubling, algHalving, algRing, algLinear} {
@@ -386,7 +386,7 @@ func TestFolds(t *testing.T) {
 		ctx := testutil.Context(t, testutil.Limit)
 		for _, n := range []int{inlineMax/8 + 1, foldMax / 8, foldMax/8 + 1, foldTotal / 8, foldTotal/8 + 1} {
 			each(t, ts, func(_ int, team *Team) error {
-				for range max(3/testutil.Slow(), 1) {
+				for range testutil.Times(3) {
 					if err := conform(ctx, team, 1, n, 1); err != nil {
 						return err
 					}

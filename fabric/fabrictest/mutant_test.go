@@ -175,7 +175,7 @@ func mutFactory(opt sim.Options, h *hooks, deadline time.Duration) Factory {
 		},
 		Kill:        func(_ testing.TB, l fabric.Link) { l.(*mutLink).Link.(*sim.Link).Kill() },
 		IdleDown:    true,
-		Slow:        raceSlow,
+		Slow:        testutil.RaceSlow,
 		Deadline:    deadline,
 		PeerTimeout: 20 * time.Millisecond,
 	}

@@ -63,21 +63,18 @@ func newRig(tb testing.TB, f *Factory) *rig {
 	return r
 }
 
-// times scales a number of repetitions by Factory.Slow, or to raceSlow under the race detector.
+// times scales a number of repetitions by Factory.Slow, or as testutil.Times under the race
+// detector. With as few, every mutant is caught.
 func (r *rig) times(n int) int {
 	slow := r.f.Slow
 	if testutil.Race {
-		slow = max(slow, raceSlow)
+		slow = max(slow, testutil.RaceSlow)
 	}
 	if testing.Short() {
 		n /= 4
 	}
 	return max(n/slow, 3)
 }
-
-// raceSlow is the least Factory.Slow under the race detector: that reports accesses that nothing orders
-// even if they are far apart in time, and needs few repetitions. With as few, every mutant is caught.
-const raceSlow = 4
 
 func (r *rig) must(err error, what string) {
 	if err != nil {

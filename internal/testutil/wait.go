@@ -30,6 +30,20 @@ func Slow() int {
 	return max(n, 1)
 }
 
+// RaceSlow is the least Slow for numbers of repetitions under the race detector: that reports
+// accesses that nothing orders even if they are far apart in time, and needs few.
+const RaceSlow = 4
+
+// Times returns how often to do what a test does n times on a real machine: divided by Slow,
+// or by RaceSlow if that is more, but at least once.
+func Times(n int) int {
+	slow := Slow()
+	if Race {
+		slow = max(slow, RaceSlow)
+	}
+	return max(n/slow, 1)
+}
+
 // Eventually calls done until it returns true, yields the processor in between, and ends
 // the test if that takes longer than d.
 func Eventually(tb testing.TB, d time.Duration, done func() bool, format string, args ...any) {
