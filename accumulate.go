@@ -45,8 +45,7 @@ func AccumulateV[T Element](p *Peer, dst []Span, op Reduction, src []T) Request 
 }
 
 // maxRepeated bounds the bytes of a shape that combines elements of the target several times: the
-// engine's owner executes an accumulate on mapped memory in one piece, and the memory of the two
-// sides does not bound this one.
+// memory of the two sides does not bound them.
 const maxRepeated = 256 << 20
 
 // AccumulateStrided is Accumulate of the elements of a Shape, whose sizes and strides are

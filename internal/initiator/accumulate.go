@@ -253,15 +253,18 @@ func (r *requester) groupEnded(o *Op) {
 }
 
 // self executes an accumulate whose target is this rank.
-func (r *requester) self(o *Op) {
+func (r *requester) self(o *Op) (left rest) {
 	a, q := &o.more.acc, r.q
 	var err error
 	if a.how.Type == 0 {
-		a.req.Count = uint32(len(a.src) / a.req.Type.Size())
-		err = a.req.Apply(q.eng.memory, a.src)
+		n := min(len(a.src), carriedTurn)
+		a.req.Addr, a.req.Count = o.remote, uint32(n/a.req.Type.Size())
+		if err = a.req.Apply(q.eng.memory, a.src); err == nil {
+			left = o.combined(n)
+		}
 	} else {
 		var held *mr.Registration
-		o.combine(func(key uint32, addr uint64, n int) (mem []byte) {
+		_, left = o.combine(func(key uint32, addr uint64, n int) (mem []byte) {
 			if held != nil {
 				_ = held.Release() // if the region was closed meanwhile, Close reports failures
 			}
@@ -277,7 +280,7 @@ func (r *requester) self(o *Op) {
 	if err != nil {
 		o.note(onesided.StatusOf(err).Err())
 	}
-	o.end()
+	return left
 }
 
 // ErrMisbehaves is the error of a peer that uses more slots than it has.

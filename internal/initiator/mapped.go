@@ -232,6 +232,20 @@ func (q *Queue) changed() {
 // bytes: links have better methods for longer ones.
 const carriedRun = 64 << 10
 
+// carriedTurn is how many bytes of an operation are moved or combined at a time, some tenths of a
+// millisecond of atomic instructions: then operations with other peers and messages have a turn, the target may
+// close its memory, and this rank's heartbeat goes on. Shapes of transfers are copied in one piece.
+const carriedTurn = 256 << 10
+
+// rest is what is left of an operation after a turn.
+type rest int
+
+const (
+	restNone   rest = iota
+	restLater       // a part, for the next turn
+	restPosted      // a part that cannot be executed on mapped memory now and is to be posted
+)
+
 // carries reports whether it is worth trying to execute o on mapped memory.
 func (m mapped) carries(o *Op) bool {
 	if m.Direct == nil || o.more == nil {
@@ -247,72 +261,80 @@ func (m mapped) carries(o *Op) bool {
 }
 
 // carry executes o, which is next to be posted and which carries has accepted, as far as
-// that is possible at once. stored: memory of the peer has changed; all: no part of o is
-// left to be posted.
-func (m mapped) carry(o *Op) (stored, all bool) {
+// that is possible in one turn. stored: memory of the peer has changed.
+func (m mapped) carry(o *Op) (stored bool, left rest) {
 	switch o.kind {
 	case Emulated:
 		mem := m.Reach(fabric.AccessRemoteAtomic, o.rkey, o.remote, 8)
 		if mem == nil {
-			return false, false
+			return false, restPosted
 		}
 		o.Value = o.more.rmw.Do(mem)
-		stored, all = true, true
+		return true, restNone
 	case Accumulate:
 		a := &o.more.acc
 		if a.how.Type != 0 {
-			stored = o.combine(func(key uint32, addr uint64, n int) []byte { return m.Reach(a.how.Needs(), key, addr, n) })
-			all = o.more.cur.Done()
-			break
+			return o.combine(func(key uint32, addr uint64, n int) []byte { return m.Reach(a.how.Needs(), key, addr, n) })
 		}
-		mem := m.Reach(fabric.AccessRemoteWrite|fabric.AccessRemoteAtomic, o.rkey, o.remote, len(a.src))
+		mem := m.Reach(fabric.AccessRemoteWrite|fabric.AccessRemoteAtomic, o.rkey, o.remote, min(len(a.src), carriedTurn))
 		if mem == nil {
-			return false, false
+			return false, restPosted
 		}
-		onesided.Reduce(a.req.Op, a.req.Type, mem, a.src)
-		stored, all = true, true
-	default:
-		stored, all = m.copy(o)
+		onesided.Reduce(a.req.Op, a.req.Type, mem, a.src[:len(mem)])
+		return true, o.combined(len(mem))
 	}
-	return stored, all
+	return m.copy(o)
+}
+
+// combined takes n bytes off an accumulate of one piece, none of which a request has taken.
+func (o *Op) combined(n int) rest {
+	a := &o.more.acc
+	a.src, o.remote, a.n = a.src[n:], o.remote+uint64(n), a.n-uint64(n)
+	if len(a.src) > 0 {
+		return restLater
+	}
+	return restNone
 }
 
 // copy transfers the pieces of a put or a get.
-func (m mapped) copy(o *Op) (stored, all bool) {
+func (m mapped) copy(o *Op) (stored bool, left rest) {
 	here, there := fabric.Access(0), fabric.AccessRemoteWrite
 	if o.kind == Get {
 		here, there = fabric.AccessLocalWrite, fabric.AccessRemoteRead
 	}
-	did, all := m.copyShape(o, here, there)
-	if !did {
-		did, all = m.copyPieces(o, here, there)
+	if m.copyShape(o, here, there) {
+		return o.kind == Put, restNone
 	}
-	return did && o.kind == Put, all
+	did, left := m.copyPieces(o, here, there)
+	return did && o.kind == Put, left
 }
 
 // copyShape copies all runs of a shape, or none.
-func (m mapped) copyShape(o *Op, here, there fabric.Access) (did, all bool) {
+func (m mapped) copyShape(o *Op, here, there fabric.Access) (all bool) {
 	c := &o.more.cur
 	local, remote, run, ok := c.Span()
 	if !ok || uint64(run) > m.longest || max(local.Len, remote.Len) > math.MaxInt32 {
-		return false, false
+		return false
 	}
 	mine := m.Local(here, fabric.SGE{Addr: local.Addr, Len: uint32(local.Len), LKey: local.Key})
 	theirs := m.Reach(there, remote.Key, remote.Addr, int(remote.Len))
 	if mine == nil || theirs == nil {
-		return false, false
+		return false
 	}
 	c.Copy(mine, theirs, o.kind == Get)
-	return true, true
+	return true
 }
 
 // copyPieces copies the pieces of a vector up to the first one that cannot be copied in
 // this way.
-func (m mapped) copyPieces(o *Op, here, there fabric.Access) (did, all bool) {
+func (m mapped) copyPieces(o *Op, here, there fabric.Access) (did bool, left rest) {
 	c := &o.more.cur
 	var sges [1]fabric.SGE
-	for !c.Done() {
+	for turn := c.Pos() + carriedTurn; !c.Done(); {
 		at := c.Mark()
+		if at.Pos() >= turn {
+			return did, restLater
+		}
 		_, remote, n := c.Next(sges[:], m.longest+1)
 		var mine, theirs []byte
 		if n <= m.longest {
@@ -320,7 +342,7 @@ func (m mapped) copyPieces(o *Op, here, there fabric.Access) (did, all bool) {
 		}
 		if mine == nil || theirs == nil {
 			c.Seek(at)
-			return did, false
+			return did, restPosted
 		}
 		if did = true; o.kind == Get {
 			copy(mine, theirs)
@@ -328,21 +350,24 @@ func (m mapped) copyPieces(o *Op, here, there fabric.Access) (did, all bool) {
 			copy(theirs, mine)
 		}
 	}
-	return did, true
+	return did, restNone
 }
 
 // combine executes the pieces of an accumulate on memory that reach returns, up to the first
 // of which it returns none.
-func (o *Op) combine(reach func(key uint32, addr uint64, n int) []byte) (did bool) {
+func (o *Op) combine(reach func(key uint32, addr uint64, n int) []byte) (did bool, left rest) {
 	c, a := &o.more.cur, &o.more.acc
 	var sges [1]fabric.SGE
-	for !c.Done() {
+	for turn := c.Pos() + carriedTurn; !c.Done(); {
 		at := c.Mark()
+		if at.Pos() >= turn {
+			return did, restLater
+		}
 		_, remote, n := c.Next(sges[:], carriedRun)
 		mem := reach(remote.Key, remote.Addr, int(n))
 		if mem == nil {
 			c.Seek(at)
-			return did
+			return did, restPosted
 		}
 		var old []byte
 		if a.how.Fetch {
@@ -351,22 +376,21 @@ func (o *Op) combine(reach func(key uint32, addr uint64, n int) []byte) (did boo
 		a.how.Append(old, mem, fabric.BytesAt(sges[0].Addr, int(n)))
 		did = true
 	}
-	return did
+	return did, restNone
 }
 
-// carry executes the first operation of the list on mapped memory. It returns false if some
-// of it must be posted.
-func (q *Queue) carry(l *opList) bool {
-	stored, all := q.mapped.carry(l.head)
+// carry executes the first operation of the list on mapped memory.
+func (q *Queue) carry(l *opList) rest {
+	stored, left := q.mapped.carry(l.head)
 	if stored || q.own {
 		q.mapped.Stored(true)
 	}
 	if stored {
 		q.changed()
 	}
-	if all {
+	if left == restNone {
 		q.fenced = false // all operations before it are complete
 		l.pop().posted()
 	}
-	return all
+	return left
 }

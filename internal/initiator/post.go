@@ -90,16 +90,24 @@ func (q *Queue) postList(l *opList) bool {
 	did := false
 	c := &q.eng.chain
 	for l.head != nil && !(q.full && q.inflight > 0) {
-		if q.stops(l.head) {
+		if o := l.head; q.stops(o) {
 			if !q.pass(l) {
 				return did
 			}
-			did = true
+			if did = true; l.head == o && o.kind == Accumulate {
+				return did // the rest follows in the next turn
+			}
 			continue
 		}
-		if q.groups.open == 0 && q.mapped.carries(l.head) && q.carry(l) {
-			did = true
-			continue
+		if q.groups.open == 0 && q.mapped.carries(l.head) {
+			left := q.carry(l)
+			if left == restLater {
+				return true
+			}
+			if left == restNone {
+				did = true
+				continue
+			}
 		}
 		n := c.build(q, l)
 		if n == 0 {
@@ -223,8 +231,10 @@ func (q *Queue) pass(l *opList) bool {
 		if q.inflight > 0 {
 			return false // requests of this rank to itself
 		}
-		l.pop().queued = false
-		q.requests.self(o)
+		if q.requests.self(o) != restLater {
+			l.pop().queued = false
+			o.end()
+		}
 	case q.loose > 0 || q.rails.open > 0:
 		return false
 	default:
