@@ -16,12 +16,8 @@ var done = []byte("done\x00")
 // peer's address as soon as it is known: the server must be able to receive
 // before the client learns its address and starts to send.
 func exchange(ctx context.Context, c net.Conn, server bool, mine dest, ready func(dest) error) error {
-	if t, ok := ctx.Deadline(); ok {
-		if err := c.SetDeadline(t); err != nil {
-			return fmt.Errorf("exchange addresses: %w", err)
-		}
-	}
-	// Whatever ends ctx ends a read that is under way.
+	// Whatever ends ctx ends a read or write that is under way. A deadline of the connection at the
+	// time of ctx's could end it before ctx.Err says why.
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
 
 	send := func() error {
