@@ -10,8 +10,10 @@ LIMIT    ?= 40m
 VET      ?=
 NOVET    = $(if $(filter off,$(VET)),-vet=off)
 GOTEST   = $(GO) test -timeout $(LIMIT) $(NOVET)
-# What `make test` runs, and on which packages of this module and in which others.
-TESTS    ?= lint unit debug race nocgo fuzz launchers device
+# What `make test` runs, in this order, and on which packages of this module and in which others. The
+# last three repeat much of what the others have run; with MINUTES, none begins after so long.
+TESTS    ?= lint unit race launchers device debug nocgo fuzz
+MINUTES  ?=
 MODULE   := github.com/seed33544411/rma
 DEVICETESTS ?= abi numa softroce
 UNITPKGS ?= ./...
@@ -63,8 +65,8 @@ deps: ## install the packages that anything here needs (Debian, Ubuntu; as root)
 # Sets of packages for the device tests, the race detector, and measurements in a VM.
 DEVICE = cgo verbs abi common qemu
 
-test: ## everything: lint, unit, debug, race, nocgo, fuzz, launchers and, in a VM, the tests on devices
-	@start=$$SECONDS; unset MAKELEVEL; skipped=; sets=; \
+test: ## everything: lint, unit, race, launchers, the tests on devices in a VM, debug, nocgo and fuzz
+	@start=$$SECONDS; unset MAKELEVEL; skipped=; sets=; lacks=; \
 	[ -z "$(filter race,$(TESTS))" ] || sets=cgo; \
 	[ -z "$(filter device,$(TESTS))" ] || sets="$(DEVICE)"; \
 	[ -z "$(filter launchers,$(TESTS))" ] || sets="$$sets launchers"; \
@@ -77,12 +79,14 @@ test: ## everything: lint, unit, debug, race, nocgo, fuzz, launchers and, in a V
 	    *) needs= ;; \
 	  esac; \
 	  printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
-	  if [ -n "$$needs" ]; then echo "$$t: NOT RUN: packages are missing: $$needs"; skipped="$$skipped $$t"; \
+	  if [ -n "$(MINUTES)" ] && [ $$((SECONDS-start)) -ge $$(($(or $(MINUTES),0)*60)) ]; then \
+	    echo "$$t: NOT RUN: $(MINUTES) minutes are over"; skipped="$$skipped $$t"; \
+	  elif [ -n "$$needs" ]; then echo "$$t: NOT RUN: packages are missing: $$needs"; skipped="$$skipped $$t"; lacks=1; \
 	  else $(MAKE) --no-print-directory $$t VM=$(VM) $(if $(filter lint,$(TESTS)),VET=off) $(REQUIRED); fi; \
 	done; \
 	if [ -z "$$skipped" ]; then printf '\n==== make test: all passed in %ds\n' $$((SECONDS-start)); \
 	else printf '\n==== make test: passed in %ds, but NOT RUN:%s\n' $$((SECONDS-start)) "$$skipped"; \
-	  INSTALL=no tests/packages install "make test" $$sets || true; fi
+	  [ -z "$$lacks" ] || INSTALL=no tests/packages install "make test" $$sets || true; fi
 
 fresh: ## both README commands in an empty Debian, as root and as a user (as root; ROLES=root or user)
 	@tests/fresh/run $(ROLES)
