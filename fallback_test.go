@@ -170,11 +170,14 @@ func testFindsTCP(t *testing.T, what string, both bool) {
 		lost := len(port) > 1 || len(port) == 1 && port[0] != r // of the target
 		_, err := e.Peer(1-r).FetchAdd(keys[1-r].At(8), 1).Wait(ctx)
 		_, err32 := e.Peer(1-r).FetchAdd32(keys[1-r].At(8), 1).Wait(ctx)
+		errAdd := e.Peer(1-r).Signal(keys[1-r].At(16), SignalAdd, 1).Wait(ctx)
+		require.NoError(t, e.Peer(1-r).Signal(keys[1-r].At(24), SignalSet, 1).Wait(ctx))
 		if gone && lost {
-			require.NoError(t, errors.Join(err, err32))
+			require.NoError(t, errors.Join(err, err32, errAdd))
 		} else {
 			require.ErrorIs(t, err, fabric.ErrNotSupported)
 			require.ErrorIs(t, err32, fabric.ErrNotSupported)
+			require.ErrorIs(t, errAdd, fabric.ErrNotSupported)
 		}
 	}
 	lateMems, lateKeys := share(t, es, cableMemory) // registered meanwhile

@@ -135,6 +135,8 @@ func (p *Peer) signal(o *initiator.Op, sig Remote, op SignalOp, value uint64) Re
 		err = ErrAlign
 	case op > SignalAdd:
 		err = fmt.Errorf("%w: no signal operation %d: want SignalSet or SignalAdd", ErrInvalid, op)
+	case op == SignalAdd && apart(p):
+		err = errApart
 	}
 	if err != nil {
 		return p.drop(o, err)
