@@ -256,16 +256,34 @@ func timed(ctx context.Context, t *coll.Team, op string, call func() error, call
 	return in, time.Since(began), nil
 }
 
+// warmUps is the number of calls before those that count: the first ones connect ranks, register
+// memory, and may take a hundred times as long as later ones.
+const warmUps = 5
+
 // callsIn returns how many calls of an operation take about the time span, the same on all
-// ranks. It warms the operation up.
+// ranks: by the time on rank 0 of so many that they take at least a tenth of it. It warms
+// the operation up.
 func callsIn(ctx context.Context, t *coll.Team, op string, call func() error, span time.Duration) (int, error) {
-	_, took, err := timed(ctx, t, op, call, 5)
-	if err != nil {
+	if _, _, err := timed(ctx, t, op, call, warmUps); err != nil {
 		return 0, err
 	}
-	calls := []int64{max(3, int64(5*span/max(took, 1)))}
-	err = coll.Bcast(ctx, t, 0, calls)
-	return int(calls[0]), err
+	for n := warmUps; ; {
+		_, took, err := timed(ctx, t, op, call, n)
+		if err != nil {
+			return 0, err
+		}
+		fit := int64(float64(n) * float64(span) / float64(max(took, 1)))
+		found := []int64{max(3, fit), 1}
+		if took < span/10 {
+			found = []int64{min(fit/4, 10*int64(n)), 0} // at least 2.5 n
+		}
+		if err := coll.Bcast(ctx, t, 0, found); err != nil {
+			return 0, err
+		}
+		if n = int(found[0]); found[1] == 1 {
+			return n, nil
+		}
+	}
 }
 
 // series checks the result of an operation, and returns the mean time of a call in µs: over
