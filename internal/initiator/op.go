@@ -185,7 +185,13 @@ func (o *Op) Recycle() {
 // uses reports whether o uses local memory in [lo, hi).
 func (o *Op) uses(lo, hi uint64) bool {
 	a := o.sge.Addr
-	return a < hi && lo < a+uint64(o.sge.Len) || o.more != nil && o.more.cur.Uses(lo, hi)
+	return a < hi && lo < a+uint64(o.sge.Len) || o.more != nil &&
+		(o.more.cur.Uses(lo, hi) || meets(o.more.acc.src, lo, hi) || meets(o.more.acc.old, lo, hi))
+}
+
+// meets reports whether mem has bytes in [lo, hi).
+func meets(mem []byte, lo, hi uint64) bool {
+	return len(mem) > 0 && fabric.Addr(mem) < hi && lo < fabric.Addr(mem)+uint64(len(mem))
 }
 
 // after returns the phase of o that follows ph.
