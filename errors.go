@@ -17,7 +17,9 @@ import (
 // Sentinels for errors.Is. The errors of operations come inside a *PeerError. The same event
 // gives the same sentinels on every link and for every kind of operation:
 //
-//   - The peer died, left the job, closed its engine, or cannot be reached: ErrPeerGone.
+//   - The peer died, left the job, closed its engine, or cannot be reached: ErrPeerGone. A
+//     process that was itself stopped for longer than the peer's HangTimeout gets it, too,
+//     because the peer has closed the connection. Peer.Reset connects again if the peer lives.
 //   - The target refused a request: ErrRemoteAccess from that request. The connection is
 //     lost, although the peer is alive: all other operations on it, in flight and later, on
 //     both sides, fail with an error that wraps ErrFlushed and ErrRemoteAccess. At the target
@@ -30,7 +32,8 @@ import (
 //     descriptors or memory.
 //   - This engine was closed: ErrClosed.
 var (
-	// ErrPeerGone says that the peer died, left the job, or cannot be reached any more.
+	// ErrPeerGone says that the peer died, left the job, or cannot be reached any more, or that
+	// it has closed the connection with a process that was stopped, this one.
 	ErrPeerGone = fabric.ErrPeerGone
 
 	// ErrPeerHung says that the peer's process exists, but that its engine has made no

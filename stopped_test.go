@@ -48,6 +48,10 @@ var second = testutil.NewChild("second", func(args []string, in *bufio.Reader, o
 			err = swap(ctx, e.Peer(0), mem.Slice(0, 8<<20), mem.Slice(8<<20, 8<<20), nil)
 		case "exchange private\n":
 			err = swapPrivate(ctx, e.Peer(0), nil)
+		case "reset\n": // once an operation has found that the connection is lost
+			lost := until(ctx, func() error { return e.Peer(0).Put(keys[0].At(8), mem.Slice(8, 8)).Wait(ctx) })
+			fmt.Fprintln(out, lost)
+			err = e.Peer(0).Reset(ctx)
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -187,6 +191,27 @@ func TestStoppedProcessThatGoesOn(t *testing.T) {
 		_, err := p.WaitSignal(ctx, mem.Slice(128, 8), EQ, 7)
 		require.NoError(t, err)
 		require.Equal(t, "ready", second.Line(t, testutil.Limit))
+	})
+}
+
+// A process that was stopped for longer than its peer's HangTimeout finds the connection closed when it
+// resumes, and makes another one.
+func TestStoppedProcessConnectsAgain(t *testing.T) {
+	t.Parallel()
+	hang := time.Duration(testutil.Slow()) * 2 * time.Second // ranks that are not stopped are starved for less
+	onEach(t, func(t *testing.T, fabric string) {
+		e, second, mem, keys := withSecond(t, fabric, hang)
+		ctx, p := testutil.Context(t, testutil.Limit), e.Peer(1)
+		get := func() error { return p.Get(mem.Slice(64, 8), keys[1].At(0)).Wait(ctx) }
+		for range 2 {
+			second.Stop(t)
+			require.ErrorIs(t, until(ctx, get), ErrPeerHung)
+			second.Continue()
+			say(t, second, "reset")
+			t.Log(second.Line(t, testutil.Limit))
+			require.Equal(t, "ready", second.Line(t, testutil.Limit))
+			require.NoError(t, get())
+		}
 	})
 }
 

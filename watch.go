@@ -27,7 +27,8 @@ const (
 	// connection was closed.
 	PeerHung
 
-	// PeerGone says that the peer died or left the job.
+	// PeerGone says that the peer died or left the job, or has closed the connection because
+	// this process was stopped for longer than the peer's HangTimeout.
 	PeerGone
 )
 
