@@ -236,3 +236,26 @@ func TestAccumulatePiecesRefused(t *testing.T) {
 		require.NoError(t, p.Stats().Err)
 	})
 }
+
+// The source of an accumulate is in use until the request is complete.
+func TestSourceOfAnAccumulateIsInUse(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		const size = 8 << 20
+		ctx := testutil.Context(t, testutil.Limit)
+		_, keys := share(t, es, size)
+		for _, p := range []*Peer{es[0].Peer(0), es[0].Peer(1)} {
+			src, err := es[0].Alloc(size)
+			require.NoError(t, err)
+			words, err := View[uint64](src.Slice(0, size))
+			require.NoError(t, err)
+			r := Accumulate(p, keys[p.Rank()].At(0), Sum, words)
+			closed := src.Close()
+			require.True(t, closed != nil || r.Done(), "closed while it is read")
+			require.NoError(t, r.Wait(ctx))
+			if closed != nil {
+				require.ErrorIs(t, closed, ErrInUse)
+				require.NoError(t, src.Close())
+			}
+		}
+	})
+}
