@@ -13,6 +13,7 @@ import (
 // Waiter states.
 const (
 	waitPending uint32 = iota
+	waitParking        // one goroutine is about to park
 	waitParked
 	waitDetached
 	waitDone
@@ -243,14 +244,17 @@ func (e *Engine) park(ctx context.Context, w *Waiter) error {
 	if bubble.Inside() {
 		return e.parkInside(ctx, w.Done)
 	}
-	if w.ch == nil {
-		w.ch = make(chan struct{}, 1)
-	}
-	if !atomic.CompareAndSwapUint32(&w.state, waitPending, waitParked) {
+	if !atomic.CompareAndSwapUint32(&w.state, waitPending, waitParking) {
 		if w.Done() {
 			return nil
 		}
 		return ErrWaited
+	}
+	if w.ch == nil {
+		w.ch = make(chan struct{}, 1)
+	}
+	if !atomic.CompareAndSwapUint32(&w.state, waitParking, waitParked) {
+		return nil // it has ended meanwhile
 	}
 	if e.owner.Load() != ownerApp {
 		e.rouse() // an application goroutine that drives wakes it at its end

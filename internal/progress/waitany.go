@@ -79,7 +79,7 @@ func (e *Engine) parkAny(ctx context.Context, start int, ws Waiters) (int, error
 			found = true
 			break
 		}
-		if state == waitParked { // parked by this call: it is in ws twice, and its finisher may be reading ch
+		if state == waitParked || state == waitParking { // by this call, if it is in ws twice; its finisher may be reading ch
 			b.kept = append(b.kept, nil)
 			continue
 		}
