@@ -83,7 +83,7 @@ func TestReset(t *testing.T) {
 func TestResetFromBothSides(t *testing.T) {
 	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
 		mems, keys := share(t, es, 4096)
-		for range 10 {
+		for range testutil.Times(10) {
 			works(t, es, mems, keys)
 			sunder(t, es)
 			twice := append(append([]*Engine{}, es...), es...)
@@ -196,7 +196,7 @@ func TestResetLeavesNothing(t *testing.T) {
 		mems, keys := share(t, es, 4096)
 		var fds, goroutines []int
 		var bytes []int64
-		for i := range testutil.Times(110) {
+		for i := range max(testutil.Times(80), 20) {
 			works(t, es, mems, keys)
 			if i%10 == 9 {
 				fds = append(fds, openFDs(t))

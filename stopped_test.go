@@ -203,7 +203,7 @@ func TestStoppedProcessConnectsAgain(t *testing.T) {
 		e, second, mem, keys := withSecond(t, fabric, hang)
 		ctx, p := testutil.Context(t, testutil.Limit), e.Peer(1)
 		get := func() error { return p.Get(mem.Slice(64, 8), keys[1].At(0)).Wait(ctx) }
-		for range 2 {
+		for range testutil.Times(2) {
 			second.Stop(t)
 			require.ErrorIs(t, until(ctx, get), ErrPeerHung)
 			second.Continue()
@@ -233,7 +233,7 @@ func TestStoppedProcessJudgesNobody(t *testing.T) {
 		_, keys, err := meetSecond(ctx, e)
 		require.NoError(t, err)
 		require.Equal(t, "ready", second.Line(t, testutil.Limit))
-		for range 2 {
+		for range testutil.Times(2) {
 			say(t, second, "wait")
 			time.Sleep(hang) // sleep: it looks at this rank
 			second.Stop(t)

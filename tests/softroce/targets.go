@@ -71,10 +71,14 @@ var targets = []target{
 	{pkg: "internal/message", topologies: []string{"one"}, run: "IBV"},
 	{pkg: "internal/links", topologies: []string{"one"}},
 	{pkg: ".", topologies: []string{"one"}, run: "/ibv", slow: "3", strict: true, host: []string{
-		"TestALongLineEndsWithItsPeer", "TestBarrierAndLeave", "TestCloseBesideStoppedProcess", "TestCopiesOfAJob", "TestHandlerBacklog",
-		"TestHangIsTold", "TestHangTimeoutOff", "TestLateRanksAreNotOverrun", "TestLogIsDocumented", "TestMemoryModelNamesItsTests", "TestPathsByClass",
-		"TestPeerThatHangsBeforeItIsConnected", "TestReceivesWithoutRegistrations", "TestResetWaitsForTheNewestConnection",
-		"TestResetWhileThePeerTells", "TestSilentPeersAreHeard", "TestStatsAreSums", "TestStatsWhileBusy", "TestUnexpectedIsBounded",
+		"TestALongLineEndsWithItsPeer", "TestBarrierAndLeave", "TestCloseBesideStoppedProcess", "TestCopiesForced",
+		"TestCopiesOfAJob", "TestHandleManyAtOnce", "TestHandlerBacklog", "TestHangIsTold", "TestHangTimeoutOff",
+		"TestInvalidate", "TestLateRanksAreNotOverrun", "TestLeavingAcrossLosses", "TestLogIsDocumented", "TestMappingsEnd",
+		"TestMemoryIsOrderedForTheRaceDetector", "TestMemoryModelNamesItsTests", "TestMessagesAcrossLosses",
+		"TestPathIsNotMeasured", "TestPathsByClass", "TestPeerThatHangsBeforeItIsConnected", "TestReceiverFirst",
+		"TestReceivesWithoutRegistrations", "TestResetWaitsForTheNewestConnection", "TestResetWhileThePeerTells",
+		"TestSendAtOnce", "TestSilentPeersAreHeard", "TestSilentPeersHearNothingOfSleep", "TestStatsAreSums",
+		"TestStatsWhileBusy", "TestTwoWaitersOfOneRequest", "TestUnexpectedIsBounded",
 	}},
 	{pkg: ".", topologies: []string{"two"}, run: "TestVerbsLost/silence", slow: "3", alone: true},
 	// with more ranks an emulated processor serves too many
