@@ -11,11 +11,11 @@ VET      ?=
 NOVET    = $(if $(filter off,$(VET)),-vet=off)
 GOTEST   = $(GO) test -timeout $(LIMIT) $(NOVET)
 # What `make test` runs, in this order, and on which packages of this module and in which others. The
-# last three repeat much of what the others have run; with MINUTES, none begins after so long.
+# last ones repeat much of what the others have run; with MINUTES, none begins after so long.
 TESTS    ?= lint unit race launchers device debug nocgo fuzz
 MINUTES  ?=
 MODULE   := github.com/seed33544411/rma
-DEVICETESTS ?= abi numa softroce
+DEVICETESTS ?= abi numa softroce-one softroce-two
 UNITPKGS ?= ./...
 # Packages with assertions, and what runs mostly in them.
 DEBUGPKGS ?= $(shell $(GO) list . ./rmanet ./internal/... | grep -Ev '/internal/(bench|launch|lint)')
@@ -50,7 +50,7 @@ REQUIRED = RMA_REQUIRE_RDMA=$(RMA_REQUIRE_RDMA) RMA_REQUIRE_LAUNCHERS=$(RMA_REQU
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deps fresh test abi unit debug bench lint race nocgo cross test32 portable fuzz softroce softroce-selftest softroce-perf numa zoo rails overlap launchers chaos suites clean help
+.PHONY: build deps fresh test abi unit debug bench lint race nocgo cross test32 portable fuzz softroce softroce-one softroce-two softroce-selftest softroce-perf numa zoo rails overlap launchers chaos suites clean help
 
 SOFTROCE = SOFTROCE_CMD=$(1) tests/softroce/run
 
@@ -172,6 +172,12 @@ abi: ## compare the declarations of verbs with <infiniband/verbs.h> and libibver
 
 softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=...)
 	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS) $(PKGS)
+
+# The two parts of it that make test runs: on one device, and over a wire, with disturbances.
+softroce-one: ARGS = -topologies one
+softroce-two: ARGS = -topologies two,guests
+softroce-one softroce-two:
+	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS)
 
 softroce-selftest: ## tests of the SoftRoCE harness: exit codes, time-outs, clean-up (not in make test)
 	@RMA_SOFTROCE_SELFTEST=$(VM) $(GO) test -timeout $(LIMIT) -count=1 -run '^TestHarness' ./tests/softroce

@@ -151,7 +151,11 @@ func startAll(ctx context.Context, team *Team, root, n int) error {
 // algorithms, through the starts that end with a barrier.
 func TestPersistent(t *testing.T) {
 	testutil.EachLink(t, func(t *testing.T, fabric string) {
-		for _, p := range []int{1, 2, 5} {
+		most := 5
+		if testutil.Slow() > 1 {
+			most = 3
+		}
+		for _, p := range []int{1, 2, most} {
 			ts := worlds(t, job(t, p, fabric))
 			ctx := testutil.Context(t, testutil.Limit)
 			for _, n := range []int{1, 700} {

@@ -80,6 +80,10 @@ func cmdSuite(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return harnessFailure, err
 	}
+	topologies := strings.Split(o.Topologies, ",")
+	chosen = slices.DeleteFunc(chosen, func(t target) bool {
+		return !slices.ContainsFunc(t.topologies, func(topo string) bool { return slices.Contains(topologies, topo) })
+	})
 	o.Topology = "one"
 	s, built, err := openBuilding(ctx, o.Options)
 	if err != nil {
@@ -94,7 +98,7 @@ func cmdSuite(ctx context.Context, args []string) (int, error) {
 	say("%s; kernel ready after %.1f s, %d test binaries built in %.1f s", s.kind, kernel.Seconds(), len(chosen), (time.Since(start) - kernel).Seconds())
 	code := 0
 	var summary []string
-	for _, topo := range strings.Split(o.Topologies, ",") {
+	for _, topo := range topologies {
 		ts := s
 		if topo == "guests" && s.kind == "native" {
 			opt := o.Options
