@@ -26,15 +26,15 @@ type rig struct {
 
 // side is one of the two links and the completions it reported.
 type side struct {
-	r     *rig
-	name  string
-	link  fabric.Link
-	caps  fabric.Caps
-	other *side
-	eps   uint32
-	cs    [16]fabric.Completion
-	done  []fabric.Completion
-	down  uint32 // the endpoint whose OpDown may still come, 0 if none
+	r      *rig
+	name   string
+	link   fabric.Link
+	caps   fabric.Caps
+	other  *side
+	cs     [16]fabric.Completion
+	done   []fabric.Completion
+	opened []fabric.Endpoint
+	down   uint32 // the endpoint whose OpDown may still come, 0 if none
 
 	sleeps atomic.Int64 // number of times that sleepUntil was about to sleep
 }
@@ -92,6 +92,7 @@ func (s *side) region(size int, access fabric.Access) fabric.Region {
 	reg, err := s.link.Alloc(size, access)
 	s.r.must(err, "alloc")
 	s.r.Cleanup(func() {
+		s.r.settle()
 		if err := reg.Close(); err != nil {
 			s.r.Errorf("close region: %v", err)
 		}
@@ -109,6 +110,7 @@ func (s *side) registered(size int, access fabric.Access) fabric.Region {
 	reg, err := s.link.Register(mem, access)
 	s.r.must(err, "register")
 	s.r.Cleanup(func() {
+		s.r.settle()
 		if err := reg.Close(); err != nil {
 			s.r.Errorf("close region: %v", err)
 		}
@@ -116,10 +118,20 @@ func (s *side) registered(size int, access fabric.Access) fabric.Region {
 	return reg
 }
 
+// settle closes the endpoints of a test that has failed, before their memory: requests may be in
+// flight there, and a fault would hide why it has failed.
+func (r *rig) settle() {
+	if !r.Failed() {
+		return
+	}
+	for _, ep := range slices.Concat(r.a.opened, r.b.opened) {
+		_ = ep.Close() // again, and reported, by the cleanup of the endpoint
+	}
+}
+
 func (s *side) endpoint(o fabric.EndpointOptions) *conn {
 	s.r.Helper()
-	s.eps++
-	o.ID = s.eps + 100
+	o.ID = uint32(len(s.opened)) + 101
 	if o.PeerTimeout == 0 && s.link.Caps().TargetProgress && !s.r.f.AnswersAlone {
 		// Peers here live, but on a busy machine a polling one may not be scheduled for longer
 		// than fabric.DefaultPeerTimeout.
@@ -127,6 +139,7 @@ func (s *side) endpoint(o fabric.EndpointOptions) *conn {
 	}
 	ep, err := s.link.NewEndpoint(o)
 	s.r.must(err, "new endpoint")
+	s.opened = append(s.opened, ep)
 	s.r.Cleanup(func() {
 		if err := ep.Close(); err != nil {
 			s.r.Errorf("close endpoint: %v", err)
