@@ -174,10 +174,10 @@ softroce: ## device tests on real SoftRoCE (VM=native|qemu|uml; PKGS=... ARGS=..
 	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS) $(PKGS)
 
 # The two parts of it that make test runs: on one device, and over a wire, with disturbances.
-softroce-one: ARGS = -topologies one
-softroce-two: ARGS = -topologies two,guests
+softroce-one: TOPOLOGIES = one
+softroce-two: TOPOLOGIES = two,guests
 softroce-one softroce-two:
-	@$(call SOFTROCE,suite) -vm $(VM) $(ARGS)
+	@$(call SOFTROCE,suite) -vm $(VM) -topologies $(TOPOLOGIES) $(ARGS) $(PKGS)
 
 softroce-selftest: ## tests of the SoftRoCE harness: exit codes, time-outs, clean-up (not in make test)
 	@RMA_SOFTROCE_SELFTEST=$(VM) $(GO) test -timeout $(LIMIT) -count=1 -run '^TestHarness' ./tests/softroce

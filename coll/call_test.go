@@ -342,7 +342,7 @@ func TestConformance(t *testing.T) {
 func TestLarge(t *testing.T) {
 	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		const p = 3
-		n := testutil.Times(1 << 19) // 4 MiB
+		n := 1 << 19 / testutil.Slow() // 4 MiB
 		ts := worlds(t, job(t, p, fabric))
 		ctx := testutil.Context(t, testutil.Limit)
 		for _, alg := range []algorithm{algBinomial, algTree3, algChain, algScatter, algCirculant, algDoubling, algHalving, algRing, algLinear} {

@@ -63,17 +63,13 @@ func newRig(tb testing.TB, f *Factory) *rig {
 	return r
 }
 
-// times scales a number of repetitions by Factory.Slow, or as testutil.Times under the race
-// detector. With as few, every mutant is caught.
+// times scales a number of repetitions by Factory.Slow. With as few as under the race detector,
+// every mutant is caught.
 func (r *rig) times(n int) int {
-	slow := r.f.Slow
-	if testutil.Race {
-		slow = max(slow, testutil.RaceSlow)
-	}
 	if testing.Short() {
 		n /= 4
 	}
-	return max(n/slow, 3)
+	return max(testutil.Fewer(n, r.f.Slow), 3)
 }
 
 func (r *rig) must(err error, what string) {

@@ -36,8 +36,10 @@ const RaceSlow = 4
 
 // Times returns how often to do what a test does n times on a real machine: divided by Slow,
 // or by RaceSlow if that is more, but at least once.
-func Times(n int) int {
-	slow := Slow()
+func Times(n int) int { return Fewer(n, Slow()) }
+
+// Fewer is Times for a machine that is slower by that factor.
+func Fewer(n, slow int) int {
 	if Race {
 		slow = max(slow, RaceSlow)
 	}
