@@ -2,6 +2,7 @@ package testutil
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,6 +34,8 @@ func Main(m *testing.M) {
 		os.Exit(2)
 	}
 	before := snapshot()
+	flag.Parse() // for watchHangs, before m.Run does
+	watchHangs()
 	code := m.Run()
 	if code == 0 {
 		if err := before.leaks(); err != nil {

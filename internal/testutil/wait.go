@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,4 +81,12 @@ func Context(tb testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), atLeast(d))
 	tb.Cleanup(cancel)
 	return ctx
+}
+
+// Holding calls f, which may end the test, with the lock held. A failed test that went on holding it would hang
+// in the cleanups that close what uses it.
+func Holding(l sync.Locker, f func()) {
+	l.Lock()
+	defer l.Unlock()
+	f()
 }
