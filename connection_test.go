@@ -15,6 +15,7 @@ import (
 	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
+	"github.com/seed33544411/rma/mr"
 )
 
 // connectedTo lists the ranks that e has a connection with.
@@ -133,14 +134,17 @@ func TestAnySourceConnectsWithSenders(t *testing.T) {
 }
 
 // impostor joins the job as rank 1 of 2 without an engine: it takes part in Open, and
-// answers no connection request by itself. told gets the values that peers send to it.
+// answers no connection request by itself. told gets the values that peers send to it. The link "sim" is that
+// of networks.
 func impostor(t *testing.T, fabric string) (e *Engine, j *wireup.Job, told chan [2]string) {
 	config := rendezvous(t, 2, fabric)
 	told = make(chan [2]string, 16)
 	var g errgroup.Group
 	g.Go(func() (err error) {
 		c := config(0)
-		c.Sampling = "off"
+		if c.Sampling = "off"; fabric == "sim" {
+			c.Fabric, c.Device = "", fabric
+		}
 		e, err = Open(context.Background(), c)
 		return err
 	})
@@ -197,10 +201,15 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
 		"nothing": {time.Hour, func(t *testing.T, j *wireup.Job) {
 			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRequest, nil))
-		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
+		}, []error{ErrNoConnection, fabric.ErrBadAddress}, "0 bytes"},
+		"another version": {time.Hour, func(t *testing.T, j *wireup.Job) {
+			old := request("nonsense")
+			old[0] = linkNumber[link]
+			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRequest, old))
+		}, []error{ErrNoConnection, fabric.ErrBadAddress}, "use the same version of rma on all ranks"},
 		"another link": {time.Hour, func(t *testing.T, j *wireup.Job) {
 			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRequest, (&bringup.Request{Link: linkNumber["ibv"], Address: []byte{1, 2, 3}}).Append(nil)))
-		}, []error{ErrNoConnection, fabric.ErrBadAddress}, ""},
+		}, []error{ErrNoConnection, fabric.ErrBadAddress}, "over link 1"},
 		"refuses": {time.Hour, func(t *testing.T, j *wireup.Job) {
 			require.NoError(t, j.Send(t.Context(), 0, bringup.KeyRefuse, []byte("\x00\x00\x00\x00\x00out of \x00 queues")))
 		}, []error{ErrNoConnection}, `rank 1: "out of \x00 queues"`},
@@ -224,7 +233,7 @@ func TestPeerThatDoesNotConnect(t *testing.T) {
 			if c.do != nil { // else the time may be over before there is a request
 				said := <-told
 				require.Equal(t, bringup.KeyRequest, said[0])
-				require.Equal(t, linkNumber[link], said[1][0])
+				require.Equal(t, 1<<4|linkNumber[link], said[1][0], "version and link")
 				c.do(t, j)
 			}
 			err = put.Wait(ctx)
@@ -264,6 +273,56 @@ func TestRequestWithoutConnection(t *testing.T) {
 			require.NoError(t, l.Close())
 		})
 	}
+}
+
+// Over a link whose ends connect without waiting for each other, nothing is posted before the
+// peer is connected, which it tells once.
+func TestPostsWaitForThePeerToConnect(t *testing.T) {
+	t.Parallel()
+	ctx := testutil.Context(t, testutil.Limit)
+	e, j, told := impostor(t, "sim")
+	l, err := networks["sim"].NewLink()
+	require.NoError(t, err)
+	mem := make([]byte, 64)
+	region, err := l.Register(mem, fabric.AccessRemoteWrite|fabric.AccessLocalWrite)
+	require.NoError(t, err)
+	ep, err := l.NewEndpoint(fabric.EndpointOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, errors.Join(ep.Close(), region.Close(), l.Close())) })
+
+	at := region.Key()
+	sim := linkNumber["sim"]
+	k := mr.Key{Addr: at.Addr, Len: uint64(len(mem)), Rights: fabric.AccessRemoteWrite, Rails: 1 << sim, Owner: owner(1)}
+	k.RKeys[sim] = at.RKey
+	key := newKey(k)
+	own, err := e.Alloc(8)
+	require.NoError(t, err)
+	copy(own.Bytes(), "12345678")
+	put := e.Peer(1).Put(key.At(8), own.Slice(0, 8))
+	says := func() (key string, val []byte) {
+		testutil.Within(t, testutil.Limit, "this side says something", func() {
+			v := <-told
+			key, val = v[0], []byte(v[1])
+		})
+		return key, val
+	}
+	what, val := says()
+	require.Equal(t, bringup.KeyRequest, what)
+	request, err := bringup.ParseRequest(val)
+	require.NoError(t, err)
+	number := make([]byte, 4)
+	require.NoError(t, j.Send(ctx, 0, bringup.KeyReady, number), "before a request: is ignored")
+	require.NoError(t, j.Send(ctx, 0, bringup.KeyRequest, (&bringup.Request{Link: sim, Address: ep.Address()}).Append(nil)))
+	what, val = says()
+	require.Equal(t, bringup.KeyReady, what)
+	require.Equal(t, number, val)
+	require.False(t, e.Peer(1).Stats().Connected, "the peer is not connected")
+	require.NoError(t, ep.Connect(ctx, request.Address))
+	require.NoError(t, j.Send(ctx, 0, bringup.KeyReady, number))
+	require.NoError(t, j.Send(ctx, 0, bringup.KeyReady, number), "again: is ignored")
+	require.NoError(t, put.Wait(ctx))
+	require.Equal(t, "12345678", string(mem[8:16]))
+	require.True(t, e.Peer(1).Stats().Connected)
 }
 
 // Operations of an engine that is closed while it waits for a peer fail with ErrClosed.

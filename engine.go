@@ -337,7 +337,7 @@ func (e *Engine) told(from int, key string, val []byte) {
 			p.msg.Told()
 		}
 		return
-	case bringup.KeyRequest, bringup.KeyRefuse, bringup.KeyPath, bringup.KeyRail, bringup.KeyResume:
+	case bringup.KeyRequest, bringup.KeyReady, bringup.KeyRefuse, bringup.KeyPath, bringup.KeyRail, bringup.KeyResume:
 		if p.conn.Told(key, val) {
 			return
 		}

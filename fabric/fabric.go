@@ -60,8 +60,8 @@ type Endpoint interface {
 	Address() []byte
 
 	// Connect connects this endpoint with the one whose Address the peer sent. Both sides
-	// call it; it returns when this side may post. The address is untrusted input: a bad
-	// one gives an error that wraps ErrBadAddress.
+	// call it; it returns when this side may post, see Caps.ConnectsAlone. The address is
+	// untrusted input: a bad one gives an error that wraps ErrBadAddress.
 	Connect(ctx context.Context, peer []byte) error
 
 	// Post posts wrs to the link in order. n < len(wrs) with a nil error means that the
@@ -296,6 +296,11 @@ type Caps struct {
 	// Immediate says that a request is often complete when Post returns, so that polling at
 	// once is worthwhile. A hint, not a promise.
 	Immediate bool
+
+	// ConnectsAlone says that Connect does not wait for the peer's Connect. Requests posted
+	// before that are late, and fail with StatusPeerGone if it takes longer than PeerTimeout:
+	// the two sides should tell each other that they are connected before they post.
+	ConnectsAlone bool
 
 	// TargetProgress says that this side's Poll executes peers' requests, so that this side
 	// must poll or sleep on FD for peers to make progress.

@@ -39,8 +39,9 @@
 // that this side serves at once. Connect moves the queue pair to the ready state and returns
 // without waiting for the peer: if the peer's Connect is later than our first request, its
 // device drops the packets, and ours repeats them after the first of its seven time-outs (a
-// seventh of PeerTimeout). No data is lost, but the first request is slow. Callers that
-// exchange the addresses should connect both sides before either posts.
+// seventh of PeerTimeout). The first request is then slow, and if the peer is later than
+// PeerTimeout, it fails. Callers should connect both sides before either posts
+// (Caps.ConnectsAlone).
 //
 // # LastByteLast
 //

@@ -87,6 +87,7 @@ func (l *adapter) setCaps() {
 	l.caps.LastByteLast = l.opt.lastByteLast(l.dev.VendorID)
 	l.caps.AtomicCPU = l.dev.AtomicCap == verbs.AtomicGlobal || l.noAtomics
 	l.caps.TargetProgress = l.noAtomics
+	l.caps.ConnectsAlone = true
 }
 
 const (

@@ -35,6 +35,7 @@ func NewNetwork(o Options) *Network {
 	if o.Caps == (fabric.Caps{}) {
 		o.Caps = CapsLike("sim")
 	}
+	o.Caps.ConnectsAlone = !o.ConnectWaits
 	o.Pieces = min(o.Pieces, maxPieces)
 	n := &Network{
 		opt: o, id: networks.Add(1), start: time.Now(),

@@ -35,23 +35,27 @@ func Rank(id uint32) int { return int(id & (1<<rankBits - 1)) }
 //	first operation (queued)
 //	endpoint, request: its address  ──►   endpoint
 //	Connect             ◄── its address, request
-//	post what is queued                   Connect
+//	ready                            ──►  Connect
+//	post what is queued ◄──               ready
 //
 // Both sides do the same, started by their own first operation or by the other's request,
 // whichever comes first; requests may cross. A goroutine of the engine answers: the peer's
-// application makes no call.
+// application makes no call. Ranks tell each other that they are ready only over links whose
+// Connect does not wait for the peer (fabric.Caps.ConnectsAlone).
 type Connection struct {
 	c      *Connector
 	Number uint32 // of the connections with the peer, from 0
 	begun  atomic.Bool
 	second bool          // it must not use the first link of a fabric.Fork, which the one before could not
 	theirs chan Request  // the peer's, once
+	ready  chan struct{} // closed when the peer has told that it is connected
 	done   chan struct{} // closed when connecting has succeeded or failed
 	placed chan struct{} // closed when the path has figures, which follow may replace
 
 	// Dialer.mu guards these, err only until done is closed.
 	hangUp    context.CancelCauseFunc // cancels connecting; nil before that has begun
 	requested bool                    // the peer has sent its request
+	connected bool                    // the peer has sent KeyReady
 	refused   bool                    // the request was refused
 	ended     bool                    // the peer has refused the connection, made or not
 	guided    bool                    // the peer has sent KeyPath
@@ -133,6 +137,17 @@ func (n *Connection) Go(f func()) {
 	}
 }
 
+// toldReady handles KeyReady of the peer. It returns false if the peer violates the protocol.
+// Under Dialer.mu.
+func (n *Connection) toldReady(rest []byte) bool {
+	if !n.requested || n.connected || len(rest) > 0 {
+		return false
+	}
+	n.connected = true
+	close(n.ready)
+	return true
+}
+
 // giveUp cancels connecting. It reports whether that had begun. Under Dialer.mu.
 func (n *Connection) giveUp(why error) bool {
 	if n.hangUp != nil {
@@ -204,19 +219,21 @@ func (n *Connection) join(ctx context.Context, theirs *Request) (ep, self fabric
 	if c.own {
 		return links.Loopback(ctx, link, o, selfID)
 	}
-	ep, err = links.Join(ctx, link, o, func(mine []byte) ([]byte, error) {
+	ep, err = links.Join(ctx, link, o, func(mine []byte) (_ []byte, err error) {
 		r := Request{Link: c.number, Number: n.Number, Heartbeat: c.peer.Heartbeat(), Address: mine}
-		if err := l.job.Send(ctx, c.rank, KeyRequest, r.Append(nil)); err != nil {
+		if err = l.job.Send(ctx, c.rank, KeyRequest, r.Append(nil)); err != nil {
 			return nil, err
 		}
-		select {
-		case *theirs = <-n.theirs:
-			return theirs.Address, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-l.job.Done():
-			return nil, l.job.Err()
+		if *theirs, err = hear(ctx, n.theirs, l.job.Done(), l.job.Err); err != nil {
+			return nil, err
 		}
+		return theirs.Address, theirs.wrong
+	}, func() error {
+		if err := l.job.Send(ctx, c.rank, KeyReady, n.Numbered()); err != nil {
+			return err
+		}
+		_, err := hear(ctx, n.ready, l.job.Done(), l.job.Err)
+		return err
 	})
 	if err == nil && forks {
 		if over, _ := fork.Over(ep); over.Name() != link.Name() {
@@ -224,6 +241,19 @@ func (n *Connection) join(ctx context.Context, theirs *Request) (ep, self fabric
 		}
 	}
 	return ep, nil, err
+}
+
+// hear returns what the peer tells, the zero value if c is closed, or why it tells nothing any
+// more: the result of why after ended is closed.
+func hear[T any](ctx context.Context, c <-chan T, ended <-chan struct{}, why func() error) (val T, err error) {
+	select {
+	case val = <-c:
+		return val, nil
+	case <-ctx.Done():
+		return val, context.Cause(ctx)
+	case <-ended:
+		return val, why()
+	}
 }
 
 // errPeers is why a connection uses the second link of a fabric.Fork whose first can be used at this side.

@@ -30,6 +30,7 @@ var (
 // Keys of the values that two ranks send each other about their connection through the job.
 const (
 	KeyRequest = "ep"    // a Request
+	KeyReady   = "ep/ok" // the number of a connection (4): the sender is connected, and serves requests
 	KeyRefuse  = "ep/no" // the number of a connection (4), why there is none: AppendRefusal
 	KeyPath    = "path"  // the number of a connection (4), a class to measure, or nothing: figures are published
 )
@@ -135,7 +136,7 @@ type Connector struct {
 
 // connection returns a Connection that has not begun to connect.
 func (c *Connector) connection(number uint32) *Connection {
-	n := &Connection{c: c, Number: number, theirs: make(chan Request, 1), done: make(chan struct{}), placed: make(chan struct{}), letters: make(chan []byte, maxLetters)}
+	n := &Connection{c: c, Number: number, theirs: make(chan Request, 1), ready: make(chan struct{}), done: make(chan struct{}), placed: make(chan struct{}), letters: make(chan []byte, maxLetters)}
 	n.life, n.end = context.WithCancel(c.d.tasks.Life())
 	n.openRails()
 	return n
@@ -204,6 +205,8 @@ func (c *Connector) Told(key string, val []byte) bool {
 	number, text, ok := cutNumber(val)
 	switch {
 	case !ok || number != n.Number:
+	case key == KeyReady:
+		return n.toldReady(text)
 	case key == KeyRail:
 		return n.toldRail(text)
 	case key == KeyResume:
@@ -226,11 +229,11 @@ func (c *Connector) Told(key string, val []byte) bool {
 func (c *Connector) requested(val []byte) bool {
 	n := c.now.Load()
 	r, err := ParseRequest(val)
-	if err != nil {
-		r.Number = n.Number
-	}
-	if err != nil || r.Link != c.number {
-		r = Request{Number: r.Number} // an empty address, which fails to connect
+	switch {
+	case err != nil:
+		r = Request{Number: n.Number, wrong: err}
+	case r.Link != c.number:
+		r = Request{Number: r.Number, wrong: fmt.Errorf("%w: connection request over link %d, this side uses link %d", fabric.ErrBadAddress, r.Link, c.number)}
 	}
 	switch {
 	case int32(r.Number-n.Number) > 0: // the peer replaces the connection

@@ -9,15 +9,16 @@ import (
 )
 
 // railVersion is the version of RailValue, in the upper half of its first byte.
-const railVersion = 1
+const railVersion = 2
 
 // RailValue is what two ranks send each other about a rail of their connection, behind the number of
-// the connection: the version and the number of the rail (1), then either the last mark that
-// the sender has, because its endpoint is closed (8), or the key of its word for marks (20) and
-// the address of its endpoint (docs/wire.md).
+// the connection: the version and the number of the rail (1), then the key of the sender's word for
+// marks (20) and the address of its endpoint; nothing, because that is connected; or the last mark that
+// the sender has, because it is closed (8) (docs/wire.md).
 type RailValue struct {
 	Number  int    // of the rail, from 1 to maxRail
-	Address []byte // of an endpoint; empty: it is closed
+	Address []byte // of an endpoint; empty: it is connected, or closed
+	Ready   bool   // it is connected
 	Mark    uint64 // if it is closed
 	Word    fabric.RemoteKey
 }
@@ -25,7 +26,10 @@ type RailValue struct {
 // Append appends the encoded value.
 func (v *RailValue) Append(b []byte) []byte {
 	b = append(b, railVersion<<4|byte(v.Number))
-	if len(v.Address) == 0 {
+	switch {
+	case v.Ready:
+		return b
+	case len(v.Address) == 0:
 		return binary.LittleEndian.AppendUint64(b, v.Mark)
 	}
 	return append(v.Word.Append(b), v.Address...)
@@ -41,6 +45,9 @@ func ParseRailValue(b []byte) (v RailValue, err error) {
 	switch {
 	case v.Number == 0 || v.Number > maxRail:
 		return v, fmt.Errorf("%w: rail %d", fabric.ErrBadAddress, v.Number)
+	case len(b) == 0:
+		v.Ready = true
+		return v, nil
 	case len(b) == initiator.MarkSize:
 		v.Mark = binary.LittleEndian.Uint64(b)
 		return v, nil

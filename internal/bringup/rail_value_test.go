@@ -11,8 +11,9 @@ import (
 
 func TestRailValueBytes(t *testing.T) {
 	for want, v := range map[string]RailValue{
-		"\x12\x88\x77\x66\x55\x44\x33\x22\x11": {Number: 2, Mark: 0x1122334455667788},
-		"\x13\x08\x07\x06\x05\x04\x03\x02\x01\x10\x00\x00\x00\x00\x00\x00\x00\xef\xbe\xad\xdeat": {
+		"\x21":                                 {Number: 1, Ready: true},
+		"\x22\x88\x77\x66\x55\x44\x33\x22\x11": {Number: 2, Mark: 0x1122334455667788},
+		"\x23\x08\x07\x06\x05\x04\x03\x02\x01\x10\x00\x00\x00\x00\x00\x00\x00\xef\xbe\xad\xdeat": {
 			Number: 3, Address: []byte("at"), Word: fabric.RemoteKey{Addr: 0x0102030405060708, Len: 16, RKey: 0xdeadbeef},
 		},
 	} {
@@ -27,6 +28,10 @@ func TestRailValueBytes(t *testing.T) {
 				require.Equal(t, v.Address[:n-1-fabric.RemoteKeySize], got.Address)
 				continue
 			}
+			if n == 1 {
+				require.True(t, got.Ready)
+				continue
+			}
 			if n == 1+initiator.MarkSize { // looks like the end of a rail
 				require.Empty(t, got.Address)
 				continue
@@ -39,8 +44,9 @@ func TestRailValueBytes(t *testing.T) {
 		"rail 0":          (&RailValue{}).Append(nil),
 		"rail 4":          (&RailValue{Number: 4}).Append(nil),
 		"version 0":       {1},
-		"version 2":       {0x21, 0, 0, 0, 0, 0, 0, 0, 0},
-		"no address":      word.Append([]byte{0x11}),
+		"version 1":       {0x11, 0, 0, 0, 0, 0, 0, 0, 0},
+		"version 3":       {0x31, 0, 0, 0, 0, 0, 0, 0, 0},
+		"no address":      word.Append([]byte{0x21}),
 		"short word":      (&RailValue{Number: 1, Address: []byte("x"), Word: fabric.RemoteKey{Addr: 8, Len: 7}}).Append(nil),
 		"crooked word":    (&RailValue{Number: 1, Address: []byte("x"), Word: fabric.RemoteKey{Addr: 9, Len: 8}}).Append(nil),
 		"word that wraps": (&RailValue{Number: 1, Address: []byte("x"), Word: fabric.RemoteKey{Addr: 1<<64 - 8, Len: 9}}).Append(nil),
@@ -52,6 +58,7 @@ func TestRailValueBytes(t *testing.T) {
 
 func FuzzRailValue(f *testing.F) {
 	f.Add((&RailValue{Number: 1, Mark: 3}).Append(nil))
+	f.Add((&RailValue{Number: 2, Ready: true}).Append(nil))
 	f.Add((&RailValue{Number: 3, Address: []byte("x"), Word: fabric.RemoteKey{Addr: 64, Len: 16, RKey: 1}}).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if v, err := ParseRailValue(b); err == nil {

@@ -36,6 +36,7 @@ type railConn struct {
 	Rail
 	n      *Connection
 	theirs chan RailValue // the address of the peer's endpoint, once
+	ready  chan struct{}  // closed when the peer's endpoint is connected
 	closed chan struct{}  // closed when the peer has closed its endpoint
 	mark   uint64         // the last that the peer had then
 	joined chan struct{}  // closed when connecting has succeeded or failed
@@ -51,16 +52,18 @@ type railConn struct {
 	moves <-chan struct{} // closed when a network has come up since it began; nil if the link cannot tell
 
 	// Dialer.mu guards these.
-	named, over, ending bool
-	idle                bool       // it is over, and nothing of it is in flight, on the side that is called
-	next                *RailValue // the peer's address for the next attempt
-	nextOver            bool       // which the peer has closed already
+	named, connected, over, ending bool       // the peer has told its address, that it is connected, that it is closed; this side is ending it
+	idle                           bool       // it is over, and nothing of it is in flight, on the side that is called
+	next                           *RailValue // the peer's address for the next attempt
+	nextOver                       bool       // which the peer has closed already
 }
 
 var (
 	errRailClosed = errors.New("the peer has closed its side")
 	errRailStays  = errors.New("the peer does not close its side of a rail that has failed")
 )
+
+func railClosed() error { return errRailClosed }
 
 // openRails prepares the rails of the connection.
 func (n *Connection) openRails() {
@@ -71,7 +74,7 @@ func (n *Connection) openRails() {
 
 // attempt returns an attempt that has not begun.
 func (n *Connection) attempt(r Rail) *railConn {
-	x := &railConn{Rail: r, n: n, down: time.Now(), theirs: make(chan RailValue, 1), closed: make(chan struct{}), joined: make(chan struct{})}
+	x := &railConn{Rail: r, n: n, down: time.Now(), theirs: make(chan RailValue, 1), ready: make(chan struct{}), closed: make(chan struct{}), joined: make(chan struct{})}
 	x.join, x.giveUp = context.WithCancel(n.life)
 	return x
 }
@@ -95,25 +98,25 @@ func (r *railConn) connect() {
 		// One that was lost may seem to be connected while packets vanish: the operations that it got would wait.
 		EndpointOptions: fabric.EndpointOptions{ID: n.ID(), Depth: l.Depth, PeerTimeout: l.PeerTimeout, Prove: r.known},
 		Own:             d.prog.Do,
-	}, func(mine []byte) ([]byte, error) {
-		if err := r.usable(); err != nil {
+	}, func(mine []byte) (_ []byte, err error) {
+		if err = r.usable(); err != nil {
 			return nil, err
 		}
-		if err := r.alloc(); err != nil {
+		if err = r.alloc(); err != nil {
 			return nil, err
 		}
 		r.said = true // if tell fails, it may have been told nevertheless
-		if err := r.tell(ctx, RailValue{Address: mine, Word: r.marks.Key()}); err != nil {
+		if err = r.tell(ctx, RailValue{Address: mine, Word: r.marks.Key()}); err != nil {
 			return nil, err
 		}
-		select {
-		case theirs = <-r.theirs:
-			return theirs.Address, nil
-		case <-r.closed:
-			return nil, errRailClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		theirs, err = hear(ctx, r.theirs, r.closed, railClosed)
+		return theirs.Address, err
+	}, func() error {
+		if err := r.tell(ctx, RailValue{Ready: true}); err != nil {
+			return err
 		}
+		_, err := hear(ctx, r.ready, r.closed, railClosed)
+		return err
 	})
 	if err == nil {
 		d.prog.Do(func() {
@@ -165,7 +168,7 @@ func (r *railConn) takeMark() uint64 {
 	return binary.LittleEndian.Uint64(b)
 }
 
-// tell sends the peer the address of this side's endpoint, or that it is closed.
+// tell sends the peer the address of this side's endpoint, that it is connected, or that it is closed.
 func (r *railConn) tell(ctx context.Context, v RailValue) error {
 	n := r.n
 	v.Number = r.Number
@@ -356,8 +359,8 @@ func (n *Connection) toldRail(val []byte) bool {
 		}
 	}
 	bit := uint8(1) << v.Number
-	if n.lacking&bit != 0 {
-		return len(v.Address) == 0
+	if n.lacking&bit != 0 || v.Ready {
+		return !v.Ready && len(v.Address) == 0
 	}
 	n.lacking |= bit
 	if len(v.Address) > 0 { // a rail that this side does not have
@@ -372,6 +375,12 @@ func (r *railConn) told(v RailValue) bool {
 	opens := len(v.Address) > 0
 	v.Address = slices.Clone(v.Address)
 	switch {
+	case v.Ready:
+		if r.over || !r.named || r.connected {
+			return false
+		}
+		r.connected = true
+		close(r.ready)
 	case r.over && !r.n.calls() && opens && r.next == nil:
 		if r.next = &v; r.idle {
 			x := r.succeed()

@@ -17,9 +17,10 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// told is what a side says about a rail: an address, or that its endpoint is closed, and the last mark.
+// told is what a side says about a rail: an address, that its endpoint is connected, or that it is closed, and the last mark.
 type told struct {
 	address string
+	ready   bool
 	mark    uint64
 }
 
@@ -44,7 +45,7 @@ func (j *recorder) Send(ctx context.Context, _ int, key string, val []byte) erro
 		if err != nil {
 			return err
 		}
-		j.said <- told{string(v.Address), v.Mark}
+		j.said <- told{string(v.Address), v.Ready, v.Mark}
 	}
 	if key == KeyResume {
 		j.letters <- string(val[4:])
@@ -185,9 +186,12 @@ func (r *railRig) says(want told) {
 	testutil.Within(r.t, testutil.Limit, "this side says something", func() { require.Equal(r.t, want, <-r.job.said) })
 }
 
-// up waits until the rail is connected.
+// up waits until the rail is connected on both sides.
 func (r *railRig) up() {
 	r.t.Helper()
+	r.says(told{ready: true})
+	require.Empty(r.t, r.peer.ups, "the other side is not connected")
+	r.hearValue(RailValue{Ready: true})
 	testutil.Within(r.t, testutil.Limit, "the rail is connected", func() { <-r.peer.ups })
 }
 
@@ -218,6 +222,26 @@ func TestRailsThatTheCallerGivesUpEnd(t *testing.T) {
 		r.says(told{address: "mine"})
 		r.up()
 	}
+}
+
+// A side that closes its rail after this one has connected ends the attempt; it says that it is connected once, after
+// its address.
+func TestRailsThatEndBeforeTheyAreReady(t *testing.T) {
+	r := newRailRig(t, 1)
+	ready := (&RailValue{Number: 1, Ready: true}).Append(r.n.Numbered())
+	require.False(t, r.n.c.Told(KeyRail, ready))
+	r.connect()
+	require.False(t, r.n.c.Told(KeyRail, ready))
+	r.hear("")
+	r.says(closedRail)
+	r.link.connects <- struct{}{}
+	r.hear("theirs")
+	r.says(told{address: "mine"})
+	r.says(told{ready: true})
+	r.hear("")
+	require.False(t, r.n.c.Told(KeyRail, ready))
+	r.says(closedRail)
+	require.Empty(t, r.peer.ups)
 }
 
 // A side that calls and fails before it has said anything calls again without a word about
@@ -306,7 +330,9 @@ func TestMarksAreSaidAtTheEndOfARail(t *testing.T) {
 		r.up()
 		require.Zero(t, binary.LittleEndian.Uint64(r.n.rails[0].marks.Bytes()))
 	}
-	r.prog.Do(func() { require.Equal(t, []uint64{5, 6, 7}, r.peer.marks) })
+	var marks []uint64
+	r.prog.Do(func() { marks = r.peer.marks })
+	require.Equal(t, []uint64{5, 6, 7}, marks)
 }
 
 // A mark that cannot be ends the connection; a rail on which nothing was placed has none.

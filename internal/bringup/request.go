@@ -9,7 +9,11 @@ import (
 	"github.com/seed33544411/rma/fabric"
 )
 
-// requestSize is the length of the fields before the address in a Request: the number of
+// requestVersion is the version of the exchange of Requests, in the upper half of their first byte.
+// Version 0 had no KeyReady.
+const requestVersion = 1
+
+// requestSize is the length of the fields before the address in a Request: the version and the number of
 // the link (1), the number of the connection (4), the longest interval between changes of
 // the sender's heartbeat in ms, 0 if there is none (4), and the key of the heartbeat.
 const requestSize = 1 + 4 + 4 + fabric.RemoteKeySize
@@ -19,10 +23,12 @@ const beatSize = 8
 
 // Request is a rank's connection request to another rank (docs/wire.md).
 type Request struct {
-	Link      uint8 // number of the kind of link, as in keys
+	Link      uint8 // number of the kind of link, as in keys; at most 15
 	Number    uint32
 	Heartbeat Heartbeat
 	Address   []byte // of an endpoint
+
+	wrong error // why the connection cannot be made, instead of an address
 }
 
 // Heartbeat is a word that a rank changes as long as its engine makes progress, for its
@@ -34,7 +40,7 @@ type Heartbeat struct {
 
 // Append appends the encoded request.
 func (r *Request) Append(b []byte) []byte {
-	b = append(b, r.Link)
+	b = append(b, requestVersion<<4|r.Link)
 	b = binary.LittleEndian.AppendUint32(b, r.Number)
 	b = binary.LittleEndian.AppendUint32(b, uint32(r.Heartbeat.Every/time.Millisecond))
 	b = r.Heartbeat.Word.Append(b)
@@ -47,7 +53,10 @@ func ParseRequest(b []byte) (r Request, err error) {
 	if len(b) < requestSize {
 		return r, fmt.Errorf("%w: connection request of %d bytes", fabric.ErrBadAddress, len(b))
 	}
-	r.Link = b[0]
+	if b[0]>>4 != requestVersion {
+		return r, fmt.Errorf("%w: connection request of version %d, this side's is %d: use the same version of rma on all ranks", fabric.ErrBadAddress, b[0]>>4, requestVersion)
+	}
+	r.Link = b[0] & 15
 	r.Number = binary.LittleEndian.Uint32(b[1:])
 	h := &r.Heartbeat
 	h.Every = time.Duration(binary.LittleEndian.Uint32(b[5:])) * time.Millisecond

@@ -19,7 +19,7 @@ func TestRequest(t *testing.T) {
 	}
 	b := r.Append(nil)
 	require.Equal(t, []byte{
-		2, 5, 0, 0, 0, 250, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 't', 'h', 'e', 'r', 'e',
+		0x12, 5, 0, 0, 0, 250, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 't', 'h', 'e', 'r', 'e',
 	}, b)
 	got, err := ParseRequest(b)
 	require.NoError(t, err)
@@ -28,6 +28,8 @@ func TestRequest(t *testing.T) {
 		_, err := ParseRequest(b[:n])
 		require.ErrorIs(t, err, fabric.ErrBadAddress)
 	}
+	_, err = ParseRequest(append([]byte{2}, b[1:]...)) // version 0
+	require.ErrorIs(t, err, fabric.ErrBadAddress)
 	for _, word := range []fabric.RemoteKey{{Addr: 0x1000, Len: 7}, {Addr: 0x1004, Len: 8}, {Addr: ^uint64(0) - 7, Len: 64}} {
 		_, err := ParseRequest((&Request{Heartbeat: Heartbeat{time.Second, word}}).Append(nil))
 		require.ErrorIs(t, err, fabric.ErrBadAddress)

@@ -49,13 +49,16 @@ func Connect(ctx context.Context, job Job, l fabric.Link, peer int, o ConnectOpt
 	if peer == job.Rank() {
 		return fail(errors.New("own rank: use Loopback"))
 	}
-	key := func(to int) string { return fmt.Sprintf("ep/%s/%s/%d", l.Name(), o.Tag, to) }
-	ep, err := Join(ctx, l, o, func(mine []byte) ([]byte, error) {
+	swap := func(what string, mine []byte) ([]byte, error) {
+		key := func(to int) string { return fmt.Sprintf("%s/%s/%s/%d", what, l.Name(), o.Tag, to) }
 		if err := job.Put(ctx, key(peer), mine); err != nil {
 			return nil, err
 		}
 		return job.Get(ctx, peer, key(job.Rank()))
-	})
+	}
+	ep, err := Join(ctx, l, o,
+		func(mine []byte) ([]byte, error) { return swap("ep", mine) },
+		func() error { _, err := swap("ep/ready", nil); return err })
 	if err != nil {
 		return fail(err)
 	}
@@ -64,8 +67,10 @@ func Connect(ctx context.Context, job Job, l fabric.Link, peer int, o ConnectOpt
 
 // Join creates an endpoint of l that is connected with the one that another process creates
 // by the same call. swap sends this endpoint's address to that process and returns its
-// address, which is not trusted. Join returns when this side may post.
-func Join(ctx context.Context, l fabric.Link, o ConnectOptions, swap func(mine []byte) ([]byte, error)) (fabric.Endpoint, error) {
+// address, which is not trusted. ready tells that process that this side is connected, and
+// waits until it has told the same; Join calls it if the link does not wait by itself
+// (fabric.Caps.ConnectsAlone). Join returns when this side may post.
+func Join(ctx context.Context, l fabric.Link, o ConnectOptions, swap func(mine []byte) ([]byte, error), ready func() error) (fabric.Endpoint, error) {
 	ep, err := l.NewEndpoint(o.EndpointOptions)
 	if err != nil {
 		return nil, err
@@ -73,6 +78,9 @@ func Join(ctx context.Context, l fabric.Link, o ConnectOptions, swap func(mine [
 	theirs, err := swap(ep.Address())
 	if err == nil {
 		err = ep.Connect(ctx, theirs)
+	}
+	if err == nil && l.Caps().ConnectsAlone {
+		err = ready()
 	}
 	if err != nil {
 		o.close(ep)

@@ -96,6 +96,13 @@ func From(get func(string) string) (Config, error) {
 	if get(EnvRank) == "" && get(EnvSize) == "" && get(EnvRoot) == "" {
 		return c, nil
 	}
+	for _, name := range []string{EnvSize, EnvRank} {
+		for _, set := range []string{EnvRank, EnvSize, EnvRoot} {
+			if get(name) == "" && get(set) != "" {
+				return bad(set, name+" is not set: start the program by a launcher, or unset "+set+" for a job of one process")
+			}
+		}
+	}
 	if c.Size, err = strconv.Atoi(get(EnvSize)); err != nil || c.Size < 1 || c.Size > MaxRanks {
 		return bad(EnvSize, fmt.Sprintf("want 1 … %d", MaxRanks))
 	}
