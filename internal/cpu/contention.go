@@ -36,7 +36,9 @@ type Contention struct {
 	turns    atomic.Int32 // empty yields until waits spin again
 	sure     atomic.Int32 // yields that count as turns without a look at the kernel's count
 	asked    atomic.Bool  // whether the next yield switches threads
+	lates    atomic.Int32 // late yields, lateWeight each, less the others
 	late     int64        // ticks of the shortest yield that has run a thread that computes
+	tooLate  int32        // value of lates at which waits sleep
 	long     int64        // ticks of the shortest turn in which a goroutine has computed
 	least    int64        // ticks of a first period
 	most     int64
@@ -88,6 +90,13 @@ const (
 	// two such processors took each other for threads that compute (docs/progress.md).
 	lateEmpty = 300
 
+	// Waits of a rank that shares its processor with others sleep after sureLates late yields in sequence, or after more of
+	// which each follows fewer than lateWeight others: of the yields of eight ranks on two processors that
+	// only answer each other one in 2000 is late. Beside a thread that computes nearly all are. With three, ranks over tcp,
+	// whose turns contain system calls, mostly slept (docs/perf.md).
+	lateWeight = 8
+	sureLates  = 10
+
 	// longTurn is the time of a turn in which a goroutine has computed: the scheduler takes the
 	// P away from it after 10 to 20 ms.
 	longTurn = 5 * time.Millisecond
@@ -129,8 +138,13 @@ const (
 func NewContention(home int, load float64) *Contention {
 	ticks := func(d time.Duration) int64 { return int64(float64(d) / NsPerTick()) }
 	empty := float64(emptyYield())
+	sure := int32(1)
+	if load > OneEach {
+		sure = sureLates
+	}
 	return &Contention{
-		late: max(ticks(lateYield), int64(lateEmpty*(load-1)*empty)), long: ticks(longTurn), least: ticks(minShared), most: ticks(maxShared),
+		tooLate: (sure-1)*lateWeight + 1,
+		late:    max(ticks(lateYield), int64(lateEmpty*(load-1)*empty)), long: ticks(longTurn), least: ticks(minShared), most: ticks(maxShared),
 		switched: int64(turnYield * empty), short: int64(shortYield * empty),
 		home: home, switches: switches, settle: settle,
 	}
@@ -193,10 +207,19 @@ func (c *Contention) confirmed(now int64) {
 
 // yielded is yield for a yield of the given time in ticks, which ended at now.
 func (c *Contention) yielded(took, now int64) (late bool) {
+	n := c.lates.Load()
+	if took >= c.late {
+		n = min(n+lateWeight, c.tooLate-1+lateWeight)
+		c.lates.Store(n)
+		if late = n >= c.tooLate; late {
+			c.threads.begin(now, c.least, c.most)
+		}
+		return late
+	}
+	if n > 0 {
+		c.lates.Store(n - 1)
+	}
 	switch {
-	case took >= c.late:
-		c.threads.begin(now, c.least, c.most)
-		return true
 	case took < c.switched:
 		if n := c.turns.Load(); n > 0 {
 			c.turns.Store(n - 1)

@@ -62,6 +62,36 @@ func TestSharedProcessorsEndSpins(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { s.Reset(); s.Wait() }))
 }
 
+// A rank that shares its processor with others of the job needs several late yields in a row, or nearly:
+// single ones are ranks that were late. While probes find a thread that computes, one is enough.
+func TestSingleLateYieldsOfCrowdedRanks(t *testing.T) {
+	c := NewContention(NoHome, 4)
+	const empty = 0
+	yields := func(took int64, n int) (late int) {
+		for range n {
+			if c.yielded(took, Ticks()) {
+				late++
+			}
+		}
+		return late
+	}
+	for range 100 {
+		require.Zero(t, yields(c.late, sureLates-1))
+		require.Zero(t, yields(empty, (sureLates-1)*lateWeight))
+	}
+	yields(empty, lateWeight*sureLates)
+	require.False(t, c.Shared())
+	require.Equal(t, 1, yields(c.late, sureLates))
+	require.Equal(t, 5, yields(c.late, 5), "probes")
+	yields(empty, lateWeight-1)
+	require.Equal(t, 1, yields(c.late, 1))
+	yields(empty, 2*lateWeight)
+	require.Zero(t, yields(c.late, 1))
+
+	alone := NewContention(NoHome, 1)
+	require.True(t, alone.yielded(alone.late, Ticks()), "each rank has a processor")
+}
+
 // While yields run threads that yield soon, a wait yields at its first step; yields that run
 // no thread, or one that computes, do not count.
 func TestTurnsReplaceSpins(t *testing.T) {

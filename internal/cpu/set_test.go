@@ -112,7 +112,7 @@ func TestPatienceFollowsTheLoad(t *testing.T) {
 }
 
 func TestSpunSplitsLooks(t *testing.T) {
-	require.Equal(t, SpinPolicy{Polls: 64, Pauses: 36, Yields: 32}, Crowded.Spun(100))
-	require.Equal(t, SpinPolicy{Polls: 10, Yields: 32}, Crowded.Spun(10))
+	require.Equal(t, SpinPolicy{Polls: 64, Pauses: 36, Yields: 1024}, Crowded.Spun(100))
+	require.Equal(t, SpinPolicy{Polls: 10, Yields: 1024}, Crowded.Spun(10))
 	require.Equal(t, SpinPolicy{Yields: 128}, Roomy.Spun(0))
 }

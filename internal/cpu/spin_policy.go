@@ -27,10 +27,11 @@ var (
 	// round trip, which is 1 µs over shared memory and 10 µs over a socket: 48 polls take
 	// longer on either. If it does not run, spinning takes time from the ranks ahead of it:
 	// eight ranks on two processors made 10 times as many round trips with 24 to 48 polls as
-	// with 320. With fewer than 24 the wait misses peers that do run. 32 yields: each lasts
-	// as long as the others run, and a sleeper gets the processor back sooner than a thread
-	// that queues with computing ones.
-	Crowded = SpinPolicy{Polls: 48, Yields: 32, Adapt: true}
+	// with 320. With fewer than 24 the wait misses peers that do run. 1024 yields: a yield gives
+	// the processor to the ranks ahead, and costs less than a sleep and a wake-up. With 32, ranks
+	// slept once others were late, and then woke each other in turn for as long as they
+	// communicated (docs/progress.md). Beside threads that compute, Contention ends the yields.
+	Crowded = SpinPolicy{Polls: 48, Yields: 1024, Adapt: true}
 
 	// Single is for ranks that all share one processor: the peer only runs while this side
 	// does not.
