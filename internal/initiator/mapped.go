@@ -234,7 +234,7 @@ const carriedRun = 64 << 10
 
 // carriedTurn is how many bytes of an operation are moved or combined at a time, some tenths of a
 // millisecond of atomic instructions: then operations with other peers and messages have a turn, the target may
-// close its memory, and this rank's heartbeat goes on. Shapes of transfers are copied in one piece.
+// close its memory, and this rank's heartbeat goes on.
 const carriedTurn = 256 << 10
 
 // rest is what is left of an operation after a turn.
@@ -303,14 +303,18 @@ func (m mapped) copy(o *Op) (stored bool, left rest) {
 		here, there = fabric.AccessLocalWrite, fabric.AccessRemoteRead
 	}
 	if m.copyShape(o, here, there) {
-		return o.kind == Put, restNone
+		if !o.more.cur.Done() {
+			left = restLater
+		}
+		return o.kind == Put, left
 	}
 	did, left := m.copyPieces(o, here, there)
 	return did && o.kind == Put, left
 }
 
-// copyShape copies all runs of a shape, or none.
-func (m mapped) copyShape(o *Op, here, there fabric.Access) (all bool) {
+// copyShape copies runs of a shape in one turn, or none. If it cannot continue, because the memory is no longer mapped, all
+// runs are to be transferred in another way.
+func (m mapped) copyShape(o *Op, here, there fabric.Access) (did bool) {
 	c := &o.more.cur
 	local, remote, run, ok := c.Span()
 	if !ok || uint64(run) > m.longest || max(local.Len, remote.Len) > math.MaxInt32 {
@@ -319,9 +323,10 @@ func (m mapped) copyShape(o *Op, here, there fabric.Access) (all bool) {
 	mine := m.Local(here, fabric.SGE{Addr: local.Addr, Len: uint32(local.Len), LKey: local.Key})
 	theirs := m.Reach(there, remote.Key, remote.Addr, int(remote.Len))
 	if mine == nil || theirs == nil {
+		c.Recopy()
 		return false
 	}
-	c.Copy(mine, theirs, o.kind == Get)
+	c.Copy(mine, theirs, o.kind == Get, carriedTurn)
 	return true
 }
 

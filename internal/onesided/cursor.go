@@ -88,15 +88,20 @@ func (c *Cursor) Span() (local, remote Piece, run int, ok bool) {
 }
 
 // Copy copies a shape between the memory of Span: from the local to the remote side, or,
-// with get, the other way. The cursor is then at its end.
-func (c *Cursor) Copy(local, remote []byte, get bool) {
+// with get, the other way, until about turn bytes, or a run, have been copied. If that is all, the cursor is at
+// its end; otherwise the next call continues, unless Recopy comes first.
+func (c *Cursor) Copy(local, remote []byte, get bool, turn int) {
+	to, from := remote, local
 	if get {
-		c.nest.copy(local, remote, false)
-	} else {
-		c.nest.copy(remote, local, true)
+		to, from = local, remote
 	}
-	c.pos = c.total
+	if c.nest.copy(to, from, !get, turn) {
+		c.pos = c.total
+	}
 }
+
+// Recopy makes the next Copy begin with the first run.
+func (c *Cursor) Recopy() { c.nest.at = place{} }
 
 // Uses reports whether the transfer's local side overlaps [lo, hi).
 func (c *Cursor) Uses(lo, hi uint64) bool {

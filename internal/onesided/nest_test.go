@@ -1,13 +1,28 @@
 package onesided
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// What is copied at once is what nested loops copy, whichever dimension varies fastest on
+// copies copies the shape of c in turns of random length. Sometimes it begins again.
+func copies(t *testing.T, c *Cursor, local, remote []byte, get bool, rng *rand.Rand) {
+	turn := 1 << rng.IntN(20)
+	for n := 0; !c.Done(); n++ {
+		_, _, _, ok := c.Span()
+		require.True(t, ok, "another turn is possible")
+		require.Less(t, n, 2*int(c.Len())+1)
+		if n == 3 {
+			c.Recopy()
+		}
+		c.Copy(local, remote, get, turn)
+	}
+}
+
+// What is copied, at once or in turns, is what nested loops copy, whichever dimension varies fastest on
 // either side, and nothing else changes.
 func TestNestAgainstLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -51,7 +66,7 @@ func TestNestAgainstLoops(t *testing.T) {
 			put[rs[i]] = mine[ls[i]]
 		}
 		got := append([]byte(nil), theirs...)
-		c.Copy(mine, got, false)
+		copies(t, &c, mine, got, false, rng)
 		require.Equal(t, put, got, "%+v", s)
 		require.True(t, c.Done())
 		_, _, _, ok = c.Span()
@@ -62,8 +77,8 @@ func TestNestAgainstLoops(t *testing.T) {
 			get[ls[i]] = theirs[rs[i]]
 		}
 		c.SetShape(here, there, s, p)
-		require.Zero(t, testing.AllocsPerRun(1, func() { c.nest.copy(mine, theirs, false) }))
-		c.Copy(mine, theirs, true)
+		require.Zero(t, testing.AllocsPerRun(1, func() { c.nest.copy(mine, theirs, false, math.MaxInt) }))
+		copies(t, &c, mine, theirs, true, rng)
 		require.Equal(t, get, mine, "%+v", s)
 	}
 }
