@@ -3,7 +3,7 @@
 //
 //	rmarun -n 4 ./program args...
 //
-// main.go binds flags; the work is done by internal/launch. Tests with real
+// main.go has the command, options.go its flags; the work is done by internal/launch. Tests with real
 // processes are in main_test.go.
 package main
 
@@ -12,19 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/seed33544411/rma/internal/launch"
-	"github.com/seed33544411/rma/internal/settings"
-	"github.com/seed33544411/rma/internal/topo"
-	"github.com/seed33544411/rma/internal/wireup"
 )
 
 func main() {
@@ -62,7 +57,8 @@ have restricted them):
 Ranks share cores if there are more ranks than cores. Several jobs on a host share cores
 as well: each job begins with the first. Unless GOMAXPROCS is set, bound ranks have it as
 the number of hardware threads of their core, but at least 2, so that the engine can run
-beside one goroutine that computes. What the host does not report about its processors is
+beside one goroutine that computes, and ranks that are not bound and more than the processors
+have it as 1. What the host does not report about its processors is
 assumed; --report-bindings prints such assumptions.
 
 Exit code:
@@ -84,9 +80,6 @@ const examples = `  rmarun -n 2 ./hello
   rmarun -n 4 --keep-going ./server; echo $?      # 137 if one was killed
   rmarun -n 8 --timeout 5m --wireup tcp -- ./program --its-own --flags`
 
-// minHang is the least that the ranks take as RMA_HANG_TIMEOUT.
-const minHang = 100 * time.Millisecond
-
 // errUsage marks errors of the command line.
 type errUsage struct{ error }
 
@@ -94,9 +87,7 @@ func (e errUsage) Unwrap() error { return e.error }
 
 // run is main without the process: it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int, err error) {
-	spec := launch.Spec{Stdin: stdin, Stdout: stdout, Stderr: stderr}
-	var verbose, report bool
-	var bind string
+	o := options{Spec: launch.Spec{Stdin: stdin, Stdout: stdout, Stderr: stderr}}
 	cmd := &cobra.Command{
 		Use:           "rmarun -n N [flags] program [args...]",
 		Short:         "Start N ranks of a program on this host as one job",
@@ -111,65 +102,16 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case spec.Timeout < 0 || spec.Grace <= 0:
-				return errUsage{errors.New("--timeout and --grace want positive durations such as 30s")}
-			case spec.HangTimeout != 0 && spec.HangTimeout < minHang:
-				return errUsage{fmt.Errorf("--hang-timeout %v: want at least %v", spec.HangTimeout, minHang)}
-			case spec.Wireup != "unix" && spec.Wireup != "tcp":
-				return errUsage{fmt.Errorf("--wireup %q: want unix or tcp", spec.Wireup)}
-			case spec.N < 1:
-				return errUsage{fmt.Errorf("-n %d: want at least 1 rank", spec.N)}
-			case spec.N > wireup.MaxRanks:
-				return errUsage{fmt.Errorf("-n %d: want at most %d ranks", spec.N, wireup.MaxRanks)}
+			if err := o.check(); err != nil {
+				return err
 			}
-			policy, err := topo.ParsePolicy(bind)
-			switch {
-			case err != nil:
-				return errUsage{fmt.Errorf("--bind %q: want none, scatter or compact", bind)}
-			case spec.BindProgress && policy == topo.None:
-				return errUsage{errors.New("--bind-progress wants --bind scatter or compact")}
-			}
-			var assumed []string
-			if spec.Bind, assumed = launch.Place(policy, spec.N); report {
-				if err := launch.WriteBindings(stderr, spec.Bind, assumed); err != nil {
-					return err
-				}
-			}
-			spec.Path, spec.Args = args[0], args[1:]
-			vars, _ := settings.Environment() // the ranks report invalid values, for which rmarun has no use
-			vars.WarnUnknown(stderr, "rmarun")
-			said := false
-			spec.Say = func(text string) {
-				said = true
-				fmt.Fprintf(stderr, "rmarun: %s\n", text)
-			}
-			level := slog.LevelError
-			if verbose {
-				level = slog.LevelInfo
-			}
-			spec.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-			code, err = launch.Run(cmd.Context(), spec)
-			if said {
-				return nil // the reason was printed when it occurred
-			}
+			code, err = o.launch(cmd.Context(), args)
 			return err
 		},
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the program is the program's
-	f.IntVarP(&spec.N, "np", "n", 0, "number of ranks (required); -np is accepted as with mpirun")
-	f.BoolVar(&spec.Prefix, "tag", false, "print output by whole lines, tagged with the rank: [3] line")
-	f.BoolVar(&spec.KeepGoing, "keep-going", false, "let the other ranks continue when one has failed")
-	f.DurationVar(&spec.HangTimeout, "hang-timeout", 0, "treat a rank that makes no progress for this time as failed (exit code 125)")
-	f.DurationVar(&spec.Timeout, "timeout", 0, "end the job after this time (exit code 124)")
-	f.DurationVar(&spec.Grace, "grace", launch.DefaultGrace, "time between SIGTERM and SIGKILL")
-	f.StringVar(&bind, "bind", topo.None.String(), "bind ranks to cores: none, scatter or compact")
-	f.BoolVar(&spec.BindProgress, "bind-progress", false, "with --bind: put each rank's progress thread on a free core of the rank's NUMA node")
-	f.BoolVar(&report, "report-bindings", false, "print the cores of the ranks, and those that --bind-progress takes, on standard error")
-	f.StringVar(&spec.Wireup, "wireup", "unix", "socket of the wire-up server: unix or tcp (loopback)")
-	f.BoolVarP(&verbose, "verbose", "v", false, "log the events of the wire-up server")
-	f.StringVar(&spec.Wireup, "rendezvous", "unix", "the name of --wireup until 0.1")
+	o.flags(f)
 	if err := errors.Join(cmd.MarkFlagRequired("np"), f.MarkHidden("rendezvous")); err != nil {
 		return 1, err
 	}

@@ -98,8 +98,13 @@ func bindEnviron(b *topo.Binding, progress bool) []string {
 	case progress:
 		env = append(env, EnvProgressCPU+"=")
 	}
-	if procs = max(procs, 2); os.Getenv(envProcs) == "" {
-		env = append(env, envProcs+"="+strconv.Itoa(procs))
+	return appendProcs(env, max(procs, 2))
+}
+
+// appendProcs appends the number of Ps of a rank's Go scheduler, unless the user has set it.
+func appendProcs(env []string, procs int) []string {
+	if os.Getenv(envProcs) != "" {
+		return env
 	}
-	return env
+	return append(env, envProcs+"="+strconv.Itoa(procs))
 }

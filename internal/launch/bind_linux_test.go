@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -121,6 +122,12 @@ func TestBoundEnvironment(t *testing.T) {
 		require.Equal(t, c.want, bindEnviron(&topo.Binding{CPUs: c.own, Progress: c.progress}, c.apart), "%+v", c)
 	}
 	t.Setenv(envProcs, "")
+	cpus := cpu.Allowed().Len()
+	var free, crowded []string
+	for rank := range cpus {
+		free, crowded = append(free, fmt.Sprintf("%d::", rank)), append(crowded, fmt.Sprintf("%d::1", rank))
+	}
+	crowded = append(crowded, fmt.Sprintf("%d::1", cpus))
 	here := cpu.Of(cpu.Allowed().CPUs()[0])
 	bound := []topo.Binding{{CPUs: here, Progress: here}, {CPUs: here, Progress: cpu.Of(1000)}}
 	const script = `echo "$RMA_RANK:$RMA_PROGRESS_CPU:$GOMAXPROCS"`
@@ -128,7 +135,9 @@ func TestBoundEnvironment(t *testing.T) {
 		s    Spec
 		want []string
 	}{
-		{Spec{N: 2}, []string{"0::", "1::"}},
+		{Spec{N: cpus}, free},
+		{Spec{N: cpus + 1}, crowded},
+		{Spec{N: cpus + 1, Env: []string{"GOMAXPROCS="}}, append(slices.Clone(free), fmt.Sprintf("%d::", cpus))},
 		{Spec{N: 2, Bind: bound}, []string{"0::2", "1::2"}},
 		{Spec{N: 2, Bind: bound, BindProgress: true}, []string{"0::2", "1:1000:2"}},
 		{Spec{N: 2, Bind: bound, Env: []string{"GOMAXPROCS=5"}}, []string{"0::5", "1::5"}},

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/topo"
 	"github.com/seed33544411/rma/internal/wireup"
 )
@@ -141,6 +142,8 @@ func environ(s *Spec, job wireup.Config) []string {
 	}
 	if s.Bind != nil {
 		env = append(env, bindEnviron(&s.Bind[job.Rank], s.BindProgress)...)
+	} else if s.N > cpu.Allowed().Len() {
+		env = appendProcs(env, 1) // a second P takes the processor from other ranks
 	}
 	env = append(env, s.Env...)
 	env = append(env, job.Environ()...)
