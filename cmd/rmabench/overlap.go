@@ -28,7 +28,11 @@ type overlapFlags struct {
 
 // overlapCommands returns the commands that measure communication during computation.
 func overlapCommands(s streams) []*cobra.Command {
-	over := (&overlapFlags{req: overlap.Request{What: "overlap"}}).command(s, &cobra.Command{
+	return []*cobra.Command{overlapCommand(s), reactivityCommand(s), threadsCommand(s), concurrentCommand(s), loadCommand(s)}
+}
+
+func overlapCommand(s streams) *cobra.Command {
+	return (&overlapFlags{req: overlap.Request{What: "overlap"}}).command(s, &cobra.Command{
 		Use: "overlap", Short: "Measure how much of a transfer computation hides",
 		Long: `Measure an operation alone, a computation alone, and both at once, through package
 rma, on two ranks of this host or of the job.
@@ -58,7 +62,10 @@ MPICH_ASYNC_PROGRESS=1. It needs --fabric shm or tcp.`,
 		fl.StringVar(&f.sizes, "sizes", "64K,1M", "sizes, a list such as 8,4K,1M or a range by powers of two such as 64K:16M")
 		fl.Float64SliceVar(&f.req.Ratios, "ratios", []float64{1, 2, 4}, "lengths of the computation, as multiples of the communication")
 	})
-	react := (&overlapFlags{req: overlap.Request{What: "reactivity"}}).command(s, &cobra.Command{
+}
+
+func reactivityCommand(s streams) *cobra.Command {
+	return (&overlapFlags{req: overlap.Request{What: "reactivity"}}).command(s, &cobra.Command{
 		Use: "reactivity", Short: "Measure the latency of operations on a rank that computes",
 		Long: `Measure the latency of single operations by rank 0 on rank 1, which runs a number of
 computing goroutines per processor that never wait: a get and a
@@ -82,7 +89,10 @@ waits in MPI_Recv while its other threads compute. It needs --fabric shm or tcp,
 		fl.IntSliceVar(&f.req.Counts, "goroutines", []int{0, 1, 8}, "goroutines that compute, for each processor")
 		fl.DurationVar(&f.req.Gap, "gap", 0, "time that rank 0 sleeps before each operation, up to 1s, such as 1ms")
 	})
-	threads := (&overlapFlags{req: overlap.Request{What: "threads"}}).command(s, &cobra.Command{
+}
+
+func threadsCommand(s streams) *cobra.Command {
+	return (&overlapFlags{req: overlap.Request{What: "threads"}}).command(s, &cobra.Command{
 		Use: "threads", Short: "Measure one goroutine while others wait or send",
 		Long: `Measure two operations by one goroutine of each rank: a put with a wait, and half of a
 ping-pong of signals. Meanwhile other goroutines of the same rank wait for signals or
@@ -98,7 +108,10 @@ wait for). It needs --fabric shm or tcp.`,
 		fl.StringSliceVar(&f.req.Beside, "beside", overlap.ThreadsBeside, "activity of the other goroutines: signals, messages, sends")
 		fl.IntSliceVar(&f.req.Counts, "goroutines", []int{0, 1, 16, 128}, "numbers of other goroutines")
 	})
-	conc := (&overlapFlags{req: overlap.Request{What: "concurrent"}}).command(s, &cobra.Command{
+}
+
+func concurrentCommand(s streams) *cobra.Command {
+	return (&overlapFlags{req: overlap.Request{What: "concurrent"}}).command(s, &cobra.Command{
 		Use: "concurrent", Short: "Measure small operations beside streams",
 		Long: `Measure two operations by one goroutine of each rank: a put of 8 bytes with a wait, and
 half of a ping-pong of signals. Meanwhile other goroutines of rank 0 each stream
@@ -115,7 +128,10 @@ ping-pong of messages, beside threads in MPI_Send, MPI_Put and MPI_Get). It need
 		fl.StringVar(&f.sizes, "sizes", "64K,1M", "sizes of the streams' operations, a list such as 8,4K,1M or a range by powers of two such as 64K:16M")
 		fl.IntSliceVar(&f.req.Counts, "streams", []int{0, 1, 4}, "numbers of streams")
 	})
-	load := (&overlapFlags{req: overlap.Request{What: "load"}}).command(s, &cobra.Command{
+}
+
+func loadCommand(s streams) *cobra.Command {
+	return (&overlapFlags{req: overlap.Request{What: "load"}}).command(s, &cobra.Command{
 		Use: "load", Short: "Measure operations beside busy processes",
 		Long: `Measure operations between two ranks of this host while threads of another process
 compute without a pause: half of a ping-pong of puts of 8 bytes with a signal, a
@@ -131,7 +147,6 @@ ranks have a processor.`,
 		fl.IntSliceVar(&f.req.Counts, "busy", []int{0, 1, runtime.NumCPU()}, "numbers of computing threads")
 		fl.StringSliceVar(&f.req.Spins, "spin", []string{overlap.SpinDefault, "-1", "48", "320"}, "values of RMA_SPIN, or "+overlap.SpinDefault)
 	})
-	return []*cobra.Command{over, react, threads, conc, load}
 }
 
 func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapFlags, *pflag.FlagSet)) *cobra.Command {
