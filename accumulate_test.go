@@ -322,7 +322,7 @@ func TestAccumulateToAPeerThatLeaves(t *testing.T) {
 				_ = r.Wait(ctx) // the first ones may have succeeded
 			}
 			testutil.Eventually(t, testutil.Limit, func() bool { return Accumulate(p, keys[to].At(0), Sum, xs[:1]).Wait(ctx) != nil }, "an error")
-			es[0].prog.Do(func() { require.False(t, p.one.Busy()) })
+			require.False(t, busy(p))
 		}
 	})
 }

@@ -266,8 +266,6 @@ func TestAtomicsToAPeerThatLeaves(t *testing.T) {
 		}
 		s := es[0].Stats()
 		require.Zero(t, s.InFlight+s.Queued)
-		es[0].prog.Do(func() {
-			require.False(t, p.one.Busy())
-		})
+		require.False(t, busy(p))
 	})
 }

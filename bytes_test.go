@@ -79,7 +79,7 @@ func TestBytesToAPeerThatLeaves(t *testing.T) {
 			_ = r.Wait(ctx) // well or not
 		}
 		testutil.Eventually(t, testutil.Limit, func() bool { return p.PutBytes(keys[1].At(0), make([]byte, 9)).Wait(ctx) != nil }, "an error")
-		es[0].prog.Do(func() { require.False(t, p.one.Busy()) })
+		require.False(t, busy(p))
 		require.NoError(t, es[0].Close(), "which looks for copies that are left")
 	})
 }

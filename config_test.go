@@ -135,7 +135,7 @@ func TestConfigErrors(t *testing.T) {
 		`unknown setting "gid_index": did you mean ibv_gid_index?`,
 		`RMA_DEPTH="many": want a number`,
 		"RMA_FABRICS: unknown variable: did you mean RMA_FABRIC?",
-		`RMA_SIZE=""`,
+		`RMA_RANK="1": RMA_SIZE is not set: start the program by a launcher`,
 		`RMA_MODE_TABLE="shm:1x4K=eager,64=eagre": row 2 of shm, "64=eagre": mode "eagre": want eager, gather, scatter`,
 	} {
 		require.ErrorContains(t, err, want)

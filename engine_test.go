@@ -55,7 +55,7 @@ func rendezvousServer(t testing.TB, c wireup.ServerConfig, fabric string) (*wire
 	return srv, func(r int) *Config {
 		return &Config{
 			Job:    &Job{Rank: r, Size: c.Size, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
-			Fabric: Fabric(fabric), SetupTimeout: testutil.Limit, PeerTimeout: time.Second,
+			Fabric: Fabric(fabric), SetupTimeout: testutil.Limit, PeerTimeout: time.Duration(testutil.Slow()) * time.Second,
 		}
 	}
 }
@@ -607,4 +607,10 @@ func TestSpinPolicyOfAJob(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// busy reports whether operations with a peer are in flight or wait.
+func busy(p *Peer) (yes bool) {
+	p.eng.prog.Do(func() { yes = p.one.Busy() })
+	return yes
 }

@@ -65,10 +65,10 @@ func TestHandlers(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, all.Wait(ctx))
 				require.NoError(t, g.Wait())
-				mu.Lock()
-				require.NoError(t, bad)
-				require.Equal(t, []int{n, n, n}, next)
-				mu.Unlock()
+				testutil.Holding(&mu, func() {
+					require.NoError(t, bad)
+					require.Equal(t, []int{n, n, n}, next)
+				})
 				h.Close()
 				h.Close()
 				// Messages sent after Close of the handler go to other receives.
@@ -226,10 +226,10 @@ func TestReceiver(t *testing.T) {
 		require.NoError(t, es[2].Peer(0).Send([]byte("x")).Wait(ctx))
 		_, err = es[0].Recv(make([]byte, 1)).WaitFrom(ctx)
 		require.NoError(t, err)
-		g.mu.Lock()
-		require.Empty(t, g.began)
-		g.later = false
-		g.mu.Unlock()
+		testutil.Holding(&g.mu, func() {
+			require.Empty(t, g.began)
+			g.later = false
+		})
 		r.Resume()
 		for _, s := range sends {
 			require.NoError(t, s.Wait(ctx))
@@ -239,13 +239,13 @@ func TestReceiver(t *testing.T) {
 			defer g.mu.Unlock()
 			return len(g.bodies) == n && !slices.ContainsFunc(g.bodies, func(b []byte) bool { return b == nil })
 		}, "all messages")
-		g.mu.Lock()
-		for i, m := range g.began {
-			require.Equal(t, Envelope{From: 1, Tag: LibraryTags + uint32(i), Len: 4 + i%3*100_000}, m)
-			require.EqualValues(t, i, binary.LittleEndian.Uint32(g.bodies[i]))
-		}
-		require.Empty(t, g.gone)
-		g.mu.Unlock()
+		testutil.Holding(&g.mu, func() {
+			for i, m := range g.began {
+				require.Equal(t, Envelope{From: 1, Tag: LibraryTags + uint32(i), Len: 4 + i%3*100_000}, m)
+				require.EqualValues(t, i, binary.LittleEndian.Uint32(g.bodies[i]))
+			}
+			require.Empty(t, g.gone)
+		})
 		require.NoError(t, es[1].Close())
 		testutil.Eventually(t, 20*time.Second, func() bool {
 			g.mu.Lock()
@@ -361,10 +361,10 @@ func TestHandleMany(t *testing.T) {
 				}
 				require.NoError(t, g.Wait())
 				require.NoError(t, all.Wait(ctx))
-				mu.Lock()
-				require.NoError(t, bad)
-				require.Equal(t, []int{n * chain, n * chain, n * chain}, next)
-				mu.Unlock()
+				testutil.Holding(&mu, func() {
+					require.NoError(t, bad)
+					require.Equal(t, []int{n * chain, n * chain, n * chain}, next)
+				})
 				h.Close()
 			})
 		}

@@ -473,7 +473,8 @@ func TestHostileRails(t *testing.T) {
 		append(number, 1), append(number, 1, 1, 2, 3), // of another version
 		say(0, closed)[:12], say(0, open(1))[:25], append(say(0, closed), 0), // truncated, too long
 		say(0, bringup.RailValue{Number: 2}), say(0, open(2)), say(0, open(3)), say(0, open(3)), // a rail that this side lacks
-		say(0, open(1)),                 // a second address
+		say(0, open(1)), // a second address
+		say(0, bringup.RailValue{Number: 1, Ready: true}), say(0, bringup.RailValue{Number: 2, Ready: true}), // again, and of a rail that this side lacks
 		say(9, closed), say(9, open(1)), // of another connection
 	} {
 		require.NoError(t, es[1].job.Send(ctx, 0, bringup.KeyRail, slices.Clone(val)))
@@ -509,14 +510,17 @@ func TestRailsThatEndBeforeTheyAreUp(t *testing.T) {
 	es := rails(t, "sim", "sim")
 	connectRails(t, es)
 	p := es[0].Peer(1)
+	var err error
+	var taken fabric.Endpoint
 	es[0].prog.Do(func() {
 		r := &p.rails[1]
 		ep := r.ep
 		r.ep = nil
-		require.ErrorIs(t, (*connectionEnd)(p).RailUp(1, endedEndpoint{}, fabric.RemoteKey{}), fabric.ErrDown)
-		require.Nil(t, r.ep)
-		r.ep = ep
+		err = (*connectionEnd)(p).RailUp(1, endedEndpoint{}, fabric.RemoteKey{})
+		taken, r.ep = r.ep, ep
 	})
+	require.ErrorIs(t, err, fabric.ErrDown)
+	require.Nil(t, taken)
 }
 
 // The long pieces of vectors and the long runs of shapes use the rails as well, also while rails are

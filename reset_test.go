@@ -350,16 +350,17 @@ func TestResetWaitsForTheNewestConnection(t *testing.T) {
 	mems, keys := share(t, es, 4096)
 	works(t, es, mems, keys)
 	sunder(t, es)
-	es[1].mu.Lock() // blocks handling of values of peers: the connection is begun, and not made
-	conn := es[0].Peer(1).conn
-	old := conn.Now()
-	reset := make(chan error, 1)
-	go func() { reset <- es[0].Peer(1).Reset(ctx) }()
-	testutil.Eventually(t, testutil.Limit, func() bool { return conn.Now() != old && conn.Called() }, "begun")
-	newest := bringup.Request{Number: conn.Now().Number + 1, Link: 255} // without an address
-	require.True(t, conn.Told(bringup.KeyRequest, newest.Append(nil)))
-	err := <-reset
-	es[1].mu.Unlock()
+	var err error
+	testutil.Holding(&es[1].mu, func() { // blocks handling of values of peers: the connection is begun, and not made
+		conn := es[0].Peer(1).conn
+		old := conn.Now()
+		reset := make(chan error, 1)
+		go func() { reset <- es[0].Peer(1).Reset(ctx) }()
+		testutil.Eventually(t, testutil.Limit, func() bool { return conn.Now() != old && conn.Called() }, "begun")
+		newest := bringup.Request{Number: conn.Now().Number + 1, Link: 15} // without an address
+		require.True(t, conn.Told(bringup.KeyRequest, newest.Append(nil)))
+		err = <-reset
+	})
 	require.ErrorIs(t, err, ErrNoConnection)
 	require.NotContains(t, err.Error(), "being replaced", "that is no reason: it has been")
 	reconnect(t, es[0])
@@ -388,7 +389,7 @@ func TestOperationsOnAConnectionThatThePeerReplaces(t *testing.T) {
 						p.GetBytes(make([]byte, 100), keys[1].At(0)), p.Flush())
 					testutil.Eventually(t, testutil.Limit, p.conn.Called, "begun")
 				}
-				next := bringup.Request{Number: conn.Number + 1, Link: 255} // without an address
+				next := bringup.Request{Number: conn.Number + 1, Link: 15} // without an address
 				require.True(t, p.conn.Told(bringup.KeyRequest, next.Append(nil)))
 				errs := map[string]error{}
 				for i := range flight {

@@ -230,6 +230,7 @@ func TestStoppedProcessJudgesNobody(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, e.Close()) }()
 		e.prog.Do(func() { e.proto.heart.every = hang / hangBeats }) // but shows that it lives as often as the other
+		e.tasks.Go(func() {})                                        // what connects the two begins after this
 		_, keys, err := meetSecond(ctx, e)
 		require.NoError(t, err)
 		require.Equal(t, "ready", second.Line(t, testutil.Limit))

@@ -2,8 +2,10 @@ package coll
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,6 +25,17 @@ func worlds(t testing.TB, es []*rma.Engine) []*Team {
 		require.NoError(t, err)
 	}
 	return ts
+}
+
+// settled forces algorithms, meets the other ranks, and waits for the figures of the team. The barrier, which asks for
+// them, may complete first: operations that are started before they are there begin a little later, in another goroutine.
+func settled(ctx context.Context, team *Team, force string) error {
+	err := errors.Join(team.Force(force), Barrier(ctx, team))
+	for err == nil && team.t.figures.Load() == nil {
+		runtime.Gosched()
+		err = ctx.Err()
+	}
+	return err
 }
 
 // each calls f for every rank of a team, at the same time.

@@ -120,7 +120,7 @@ func TestFlagsMismatch(t *testing.T) {
 			t.Parallel()
 			ctx := testutil.Context(t, testutil.Limit)
 			ts := worlds(t, job(t, 2, "shm"))
-			each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byFlags), Barrier(ctx, team)) })
+			each(t, ts, func(_ int, team *Team) error { return settled(ctx, team, byFlags) })
 			each(t, ts, func(_ int, team *Team) error {
 				err := call(team).Wait(ctx)
 				if err == nil {
@@ -152,7 +152,7 @@ func TestFlagsLies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := testutil.Context(t, testutil.Limit)
 			ts := worlds(t, job(t, 2, "shm"))
-			each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byFlags), Barrier(ctx, team)) })
+			each(t, ts, func(_ int, team *Team) error { return settled(ctx, team, byFlags) })
 			b := ts[0].t.board
 			next := b.over.Load() + 1
 			end := (int(next%boardOps)*b.lines + 1) * lineSize
@@ -168,7 +168,7 @@ func TestFlagsEnd(t *testing.T) {
 	open := func(t testing.TB, es []*rma.Engine) []*Team {
 		ctx := testutil.Context(t, testutil.Limit)
 		ts := worlds(t, es)
-		each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byFlags), Barrier(ctx, team)) })
+		each(t, ts, func(_ int, team *Team) error { return settled(ctx, team, byFlags) })
 		return ts
 	}
 	endBoards(t, open, func(team *Team) (first, second *Request) { return StartBarrier(team), StartBarrier(team) })

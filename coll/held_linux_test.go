@@ -3,7 +3,6 @@ package coll
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -33,7 +32,7 @@ func writerConfig(rank int, root string) *rma.Config {
 func writingWorld(ctx context.Context, e *rma.Engine) (*Team, error) {
 	team, err := World(e)
 	if err == nil {
-		err = errors.Join(team.Force(bySingle), Barrier(ctx, team))
+		err = settled(ctx, team, bySingle)
 	}
 	if err == nil {
 		believeApart(team)
@@ -141,7 +140,7 @@ func TestHeld(t *testing.T) {
 				made[r], err = New(ctx, es[r], []int{0, 1}, "pair")
 				return err
 			})
-			each(t, made, func(_ int, team *Team) error { return errors.Join(team.Force(bySingle), Barrier(ctx, team)) })
+			each(t, made, func(_ int, team *Team) error { return settled(ctx, team, bySingle) })
 			c := made[1].t
 			b, o := c.board, newOperation(c)
 			o.bufs = [][]byte{nil, make([]byte, 8)}
@@ -162,12 +161,8 @@ func TestHeld(t *testing.T) {
 				t.Fatal("the memory is free")
 			default:
 			}
-			c.s.mu.Lock()
-			require.Same(t, c, c.s.teams[c.number])
-			c.s.mu.Unlock()
-			b.mu.Lock()
-			require.Len(t, inUse.mem, 2)
-			b.mu.Unlock()
+			testutil.Holding(&c.s.mu, func() { require.Same(t, c, c.s.teams[c.number]) })
+			testutil.Holding(&b.mu, func() { require.Len(t, inUse.mem, 2) })
 			onesided.Store64(word, 0)
 			require.NoError(t, inUse.Wait(ctx))
 			gone := func() bool { c.s.mu.Lock(); defer c.s.mu.Unlock(); return c.s.teams[c.number] != c }

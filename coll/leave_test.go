@@ -16,11 +16,11 @@ func unlaunched(t *testing.T, team *Team, a arguments, alg algorithm) (*operatio
 	o := team.t.unused()
 	o.arguments = a
 	o.bufs = append([][]byte{nil}, o.bufs...)
-	team.t.mu.Lock()
-	require.NoError(t, o.renew(key{team.ch.tag, team.ch.next}, &Request{}, false))
-	team.ch.next++
-	team.t.ops[o.key] = o
-	team.t.mu.Unlock()
+	testutil.Holding(&team.t.mu, func() {
+		require.NoError(t, o.renew(key{team.ch.tag, team.ch.next}, &Request{}, false))
+		team.ch.next++
+		team.t.ops[o.key] = o
+	})
 	c := o.call
 	c.alg = alg
 	return o, header{tag: o.key.tag, seq: o.key.seq, call: c}

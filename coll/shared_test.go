@@ -22,7 +22,7 @@ func sharing(t testing.TB, es []*rma.Engine) []*Team {
 	t.Helper()
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, es)
-	each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(byShared), Barrier(ctx, team)) })
+	each(t, ts, func(_ int, team *Team) error { return settled(ctx, team, byShared) })
 	require.True(t, ts[0].t.told.Load().boards.shared)
 	return ts
 }

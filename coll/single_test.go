@@ -22,7 +22,7 @@ func reading(t testing.TB, es []*rma.Engine) []*Team {
 	t.Helper()
 	ctx := testutil.Context(t, testutil.Limit)
 	ts := worlds(t, es)
-	each(t, ts, func(_ int, team *Team) error { return errors.Join(team.Force(bySingle), Barrier(ctx, team)) })
+	each(t, ts, func(_ int, team *Team) error { return settled(ctx, team, bySingle) })
 	require.True(t, ts[0].t.told.Load().boards.single)
 	return ts
 }
@@ -223,21 +223,21 @@ func TestSingleWriteWithdrawn(t *testing.T) {
 	b.patience = testutil.Limit
 	b.mu.Unlock()
 	q := StartBcast(ts[1], 0, make([]int64, 5000))
-	a.mu.Lock()
-	require.True(t, a.told(1, next, next<<tellBits|1), "shown")
 	word := b.came[b.area.lineOf(0, next)+writingAt:]
-	onesided.Store64(word, 1) // as if rank 0 were writing
-	a.mu.Unlock()
+	testutil.Holding(&a.mu, func() {
+		require.True(t, a.told(1, next, next<<tellBits|1), "shown")
+		onesided.Store64(word, 1) // as if rank 0 were writing
+	})
 	q.Cancel()
 	require.False(t, q.Done())
-	a.mu.Lock()
-	mem, o := a.area.mems[1], &operation{flag: next}
-	require.False(t, a.told(1, next, next<<tellBits|1), "taken back")
-	if mem != nil {
-		_, ok := a.write(o, &step{peer: 1, slot: 1})
-		require.False(t, ok)
-	}
-	a.mu.Unlock()
+	testutil.Holding(&a.mu, func() {
+		mem, o := a.area.mems[1], &operation{flag: next}
+		require.False(t, a.told(1, next, next<<tellBits|1), "taken back")
+		if mem != nil {
+			_, ok := a.write(o, &step{peer: 1, slot: 1})
+			require.False(t, ok)
+		}
+	})
 	require.Zero(t, onesided.Load64(word))
 	require.ErrorIs(t, q.Wait(ctx), ErrRevoked)
 	require.ErrorIs(t, Bcast(ctx, ts[0], 0, make([]int64, 5000)), ErrRevoked)
@@ -252,14 +252,10 @@ func TestSingleWithdrawn(t *testing.T) {
 	q := StartBcast(ts[0], 0, data)
 	b := ts[1].t.board
 	next := b.over.Load() + 1
-	b.mu.Lock()
-	require.True(t, b.told(0, next, next<<tellBits|1), "shown")
-	b.mu.Unlock()
+	testutil.Holding(&b.mu, func() { require.True(t, b.told(0, next, next<<tellBits|1), "shown") })
 	q.Cancel()
 	require.ErrorIs(t, q.Wait(ctx), ErrRevoked)
-	b.mu.Lock()
-	require.False(t, b.told(0, next, next<<tellBits|1), "and taken back")
-	b.mu.Unlock()
+	testutil.Holding(&b.mu, func() { require.False(t, b.told(0, next, next<<tellBits|1), "and taken back") })
 	require.ErrorIs(t, Bcast(ctx, ts[1], 0, make([]int64, 1000)), ErrRevoked)
 }
 

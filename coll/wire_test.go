@@ -272,14 +272,12 @@ func TestDiscardsAreBounded(t *testing.T) {
 		_ = es[1].Peer(0).SendTag(tagPayload|(1+later), make([]byte, 64<<(later%8))).Wait(ctx) // an announced one is refused
 	}
 	testutil.Eventually(t, testutil.Limit, func() bool { return waited() == 0 }, "the drops")
-	s.drops.mu.Lock()
-	defer s.drops.mu.Unlock()
-	require.Zero(t, s.drops.of[1])
-	s.drops.of[1] = maxDiscards
-	s.drops.mu.Unlock()
+	testutil.Holding(&s.drops.mu, func() {
+		require.Zero(t, s.drops.of[1])
+		s.drops.of[1] = maxDiscards
+	})
 	s.discard(es[0].Peer(1), 1)
-	s.drops.mu.Lock()
-	require.Empty(t, s.drops.waited, "one too many")
+	testutil.Holding(&s.drops.mu, func() { require.Empty(t, s.drops.waited, "one too many") })
 }
 
 // A first rank that sends no times, or processors that it cannot have, ends the team: nobody

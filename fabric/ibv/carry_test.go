@@ -173,11 +173,11 @@ func TestCarrierEnds(t *testing.T) {
 		}
 	}
 	testutil.Eventually(t, testutil.Limit, func() bool { return len(p.boxes[0])+len(p.boxes[1]) == 0 }, "the letters are read")
-	p.own.Lock()
-	w.ID = 7
-	posts(t, a, w) // b does not poll
-	require.NoError(t, b.ep.Close())
-	p.own.Unlock()
+	testutil.Holding(&p.own, func() {
+		w.ID = 7
+		posts(t, a, w) // b does not poll
+		require.NoError(t, b.ep.Close())
+	})
 	got := p.gets(t, a, b, 2)
 	require.Equal(t, uint64(7), got[0].ID)
 	require.Contains(t, []fabric.Status{fabric.StatusPeerGone, fabric.StatusFlushed}, got[0].Status)

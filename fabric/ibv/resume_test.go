@@ -443,9 +443,7 @@ func TestCloseDuringResumption(t *testing.T) {
 		p.poll(a)
 		return len(said) > 0
 	}, "a letter is written")
-	p.own.Lock()
-	require.NoError(t, a.ep.Close())
-	p.own.Unlock()
+	testutil.Holding(&p.own, func() { require.NoError(t, a.ep.Close()) })
 	close(closed)
 	testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return b.ep.Err() != nil }, "the other side is down")
 	require.ErrorIs(t, b.ep.Err(), fabric.ErrPeerGone)

@@ -157,24 +157,24 @@ func TestSniffer(t *testing.T) {
 		}
 		until(t, "completions", func() bool { return len(a.got) == 6 }, a, b)
 		require.Equal(t, secret, b.reg.Bytes())
-		r.mu.Lock()
-		for _, said := range r.said {
-			for _, k := range []token{a.ep.token, b.ep.token} {
-				require.NotContains(t, said.String(), string(k[:]))
-			}
-			seen := 0
-			for at := 0; at+16 <= size; at += 4 << 10 {
-				if bytes.Contains(said.Bytes(), secret[at:at+16]) {
-					seen++
+		testutil.Holding(&r.mu, func() {
+			for _, said := range r.said {
+				for _, k := range []token{a.ep.token, b.ep.token} {
+					require.NotContains(t, said.String(), string(k[:]))
+				}
+				seen := 0
+				for at := 0; at+16 <= size; at += 4 << 10 {
+					if bytes.Contains(said.Bytes(), secret[at:at+16]) {
+						seen++
+					}
+				}
+				if c == CryptFull {
+					require.Zero(t, seen)
+				} else {
+					require.NotZero(t, seen, "the test sees what is not encrypted")
 				}
 			}
-			if c == CryptFull {
-				require.Zero(t, seen)
-			} else {
-				require.NotZero(t, seen, "the test sees what is not encrypted")
-			}
-		}
-		r.mu.Unlock()
+		})
 	}
 }
 

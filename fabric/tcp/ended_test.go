@@ -76,9 +76,7 @@ func TestEndsWithTally(t *testing.T) {
 	})
 	require.NoError(t, unix.Shutdown(waits.ep.sock.fd, unix.SHUT_RDWR)) // the acknowledgement is not sent, or not read
 	require.NoError(t, waits.ep.Close())
-	dials.ep.mu.Lock()
-	require.NoError(t, unix.Shutdown(dials.ep.sock.fd, unix.SHUT_RDWR))
-	dials.ep.mu.Unlock()
+	testutil.Holding(&dials.ep.mu, func() { require.NoError(t, unix.Shutdown(dials.ep.sock.fd, unix.SHUT_RDWR)) })
 	until(t, "noticed", func() bool { n, _ := dials.ep.Outages(); return n > 0 || dials.ep.Err() != nil }, dials)
 	_, _ = dials.ep.Post(wrs[1:])
 	until(t, "down", func() bool { return dials.ep.Err() != nil }, dials)

@@ -37,7 +37,10 @@ func TestPublishedFiguresStay(t *testing.T) {
 	l.paths.add(0, near)
 	r.prog.Do(func() { n.ep, err = l.open[0].NewEndpoint(fabric.EndpointOptions{}) })
 	require.NoError(t, err)
-	t.Cleanup(func() { r.prog.Do(func() { require.NoError(t, n.ep.Close()) }) })
+	t.Cleanup(func() {
+		r.prog.Do(func() { err = n.ep.Close() })
+		require.NoError(t, err)
+	})
 	r.peer.mine, err = l.open[0].Alloc(8, fabric.AccessAll)
 	require.NoError(t, err)
 	close(l.calibrated)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed33544411/rma/internal/testutil"
 )
 
 // over is a context that has ended.
@@ -126,11 +128,11 @@ func TestExchangeUndecided(t *testing.T) {
 	x, err := js[0].Exchange("allgather", "k", nil)
 	require.NoError(t, err)
 	x.come()
-	srv.mu.Lock()
-	_, err = x.Finish(over())
-	require.ErrorIs(t, err, ErrUndecided)
-	require.ErrorIs(t, err, context.Canceled)
-	srv.mu.Unlock()
+	testutil.Holding(&srv.mu, func() {
+		_, err = x.Finish(over())
+		require.ErrorIs(t, err, ErrUndecided)
+		require.ErrorIs(t, err, context.Canceled)
+	})
 	for undecided(err) {
 		_, err = x.Finish(t.Context())
 	}

@@ -254,15 +254,15 @@ func TestSlowReaderIsHeldBack(t *testing.T) {
 		}
 	}()
 	<-full
-	srv.mu.Lock()
-	x := srv.st.clients[1]
-	frames := 0
-	for _, f := range x.queue {
-		frames += len(f.head)
-	}
-	require.Less(t, x.owed, maxOwed+2*MaxValue)
-	require.Less(t, frames, 1<<10, "values are not copied for those who wait")
-	srv.mu.Unlock()
+	testutil.Holding(&srv.mu, func() {
+		x := srv.st.clients[1]
+		frames := 0
+		for _, f := range x.queue {
+			frames += len(f.head)
+		}
+		require.Less(t, x.owed, maxOwed+2*MaxValue)
+		require.Less(t, frames, 1<<10, "values are not copied for those who wait")
+	})
 	_, err := good.Get(t.Context(), 0, "k")
 	require.NoError(t, err)
 	require.Empty(t, good.GoneReason(1))
@@ -334,4 +334,8 @@ func TestEnvironment(t *testing.T) {
 		require.ErrorIs(t, err, ErrEnvironment, "%v", bad)
 		require.NotContains(t, err.Error(), "secret!")
 	}
+	_, err = From(env(EnvRoot, "unix:/x"))
+	require.ErrorContains(t, err, EnvSize+" is not set")
+	_, err = From(env(EnvSize, "1"))
+	require.ErrorContains(t, err, EnvRank+" is not set")
 }

@@ -190,15 +190,15 @@ func TestRequestsToAStoppedRank(t *testing.T) {
 	const n = 2048
 	s, root := serve(t, "unix", n)
 	stopped, good := admitted(t, root, 0, n), join(t, root, 1, n)
-	s.mu.Lock()
-	for r := 2; r < n; r++ {
-		c := newClient(s, nil, r) // of the others their requests will do
-		c.why = "hears no answers"
-		for id := range uint32(maxSends) {
-			require.NoError(t, s.st.handle(c, message{typ: msgSend, id: id, rank: 0, key: "ep"}))
+	testutil.Holding(&s.mu, func() {
+		for r := 2; r < n; r++ {
+			c := newClient(s, nil, r) // of the others their requests will do
+			c.why = "hears no answers"
+			for id := range uint32(maxSends) {
+				require.NoError(t, s.st.handle(c, message{typ: msgSend, id: id, rank: 0, key: "ep"}))
+			}
 		}
-	}
-	s.mu.Unlock()
+	})
 	require.NoError(t, good.Put(t.Context(), "k", nil), "nobody waits for it")
 	for range (n - 2) * maxSends {
 		require.Equal(t, "ep", stopped.hear(t).key)

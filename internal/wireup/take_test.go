@@ -28,10 +28,10 @@ func TestTake(t *testing.T) {
 	require.NoError(t, js[0].Take("never"))
 	require.NoError(t, js[1].Take("k"), "it is another rank's")
 	require.NoError(t, each(js, func(j *Job) error { return j.Barrier(ctx, "taken") }))
-	srv.mu.Lock()
-	require.Empty(t, srv.st.vals)
-	require.Zero(t, srv.st.stored[0])
-	srv.mu.Unlock()
+	testutil.Holding(&srv.mu, func() {
+		require.Empty(t, srv.st.vals)
+		require.Zero(t, srv.st.stored[0])
+	})
 }
 
 // A rank tells the launcher of another that hangs.
