@@ -45,8 +45,6 @@ func TestBeforeClose(t *testing.T) {
 // Whichever resource an engine lacks, when it is opened or at first use, Close releases all
 // others, and waiting operations fail.
 func TestCloseAfterAShortage(t *testing.T) {
-	shortages["simshort"] = &shortage{}
-	defer delete(shortages, "simshort")
 	use := func(es []*Engine) error {
 		ctx := testutil.Context(t, testutil.Limit)
 		mem, err := es[0].Alloc(4096)
@@ -65,13 +63,13 @@ func TestCloseAfterAShortage(t *testing.T) {
 	for at := int64(1); ; at++ {
 		short := &shortage{}
 		short.at.Store(at)
-		shortages["simshort"] = short
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			devices := []string{device(t, "simshort", short.link), "sim"}
 			testutil.NoLeaks(t)
 			config := rendezvous(t, 2, "")
 			es := make([]*Engine, 2)
 			var g errgroup.Group
-			for r, device := range []string{"simshort", "sim"} {
+			for r, device := range devices {
 				g.Go(func() (err error) {
 					c := config(r)
 					c.Device, c.Sampling, c.HangTimeout = device, "off", time.Minute

@@ -134,8 +134,8 @@ func TestAnySourceConnectsWithSenders(t *testing.T) {
 }
 
 // impostor joins the job as rank 1 of 2 without an engine: it takes part in Open, and
-// answers no connection request by itself. told gets the values that peers send to it. The link "sim" is that
-// of networks.
+// answers no connection request by itself. told gets the values that peers send to it. The link "sim" is one
+// of shared.
 func impostor(t *testing.T, fabric string) (e *Engine, j *wireup.Job, told chan [2]string) {
 	config := rendezvous(t, 2, fabric)
 	told = make(chan [2]string, 16)
@@ -281,7 +281,7 @@ func TestPostsWaitForThePeerToConnect(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, testutil.Limit)
 	e, j, told := impostor(t, "sim")
-	l, err := networks["sim"].NewLink()
+	l, err := shared.NewLink()
 	require.NoError(t, err)
 	mem := make([]byte, 64)
 	region, err := l.Register(mem, fabric.AccessRemoteWrite|fabric.AccessLocalWrite)

@@ -181,8 +181,7 @@ func TestChannelOfALostConnection(t *testing.T) {
 // failure leaves no state.
 func TestShortageOfAChannel(t *testing.T) {
 	short := &shortage{}
-	shortages["simshort"] = short
-	defer delete(shortages, "simshort")
+	devices := [...]string{device(t, "simshort", short.link), "sim"}
 	lacks := func(err error) {
 		require.ErrorIs(t, err, ErrNoConnection)
 		require.ErrorIs(t, err, ErrResources)
@@ -194,7 +193,7 @@ func TestShortageOfAChannel(t *testing.T) {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			testutil.NoLeaks(t)
 			es := openWith(t, 2, "", func(c *Config) {
-				c.Device = [...]string{"simshort", "sim"}[c.Job.Rank]
+				c.Device = devices[c.Job.Rank]
 				c.Logger = slog.New(slog.DiscardHandler)
 			})
 			mems, keys := share(t, es, 64)

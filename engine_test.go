@@ -55,7 +55,7 @@ func rendezvousServer(t testing.TB, c wireup.ServerConfig, fabric string) (*wire
 	return srv, func(r int) *Config {
 		return &Config{
 			Job:    &Job{Rank: r, Size: c.Size, Root: "unix:" + ln.Addr().String(), Token: []byte("t")},
-			Fabric: Fabric(fabric), SetupTimeout: testutil.Limit, PeerTimeout: time.Duration(testutil.Slow()) * time.Second,
+			Fabric: Fabric(fabric), SetupTimeout: testutil.Limit, PeerTimeout: testutil.Patience(time.Second),
 		}
 	}
 }

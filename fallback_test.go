@@ -26,9 +26,6 @@ type cable struct {
 	ports []*cablePort // in the order of opening
 }
 
-// cables are the cables created by tests, by Config.Device.
-var cables sync.Map
-
 // cablePort is a link of a cable.
 type cablePort struct {
 	*sim.Link
@@ -89,11 +86,9 @@ func (e *cableEndpoint) Connect(ctx context.Context, peer []byte) error {
 // openCable opens two ranks on a cable of their own.
 func openCable(t *testing.T) (*cable, []*Engine) {
 	c := &cable{net: sim.NewNetwork(sim.Options{Caps: sim.CapsLike("ibv"), TargetFails: true})}
-	name := fmt.Sprintf("simcable%p", c)
-	cables.Store(name, c)
-	t.Cleanup(func() { cables.Delete(name) })
+	name := device(t, "simcable", c.open)
 	es := openWith(t, 2, "", func(o *Config) {
-		o.Device, o.PeerTimeout, o.HangTimeout = name, time.Duration(testutil.Slow())*500*time.Millisecond, time.Minute
+		o.Device, o.PeerTimeout, o.HangTimeout = name, testutil.Patience(500*time.Millisecond), time.Minute
 	})
 	if mem := es[0].links[0].(*fallback.Link).Link.(*cablePort); mem != c.ports[0] {
 		c.ports[0], c.ports[1] = c.ports[1], c.ports[0]

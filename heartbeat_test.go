@@ -41,11 +41,10 @@ func stall(t testing.TB, e *Engine) (resume func()) {
 // machine later.
 func hanging(t *testing.T, n int, d time.Duration, f func(t *testing.T, es []*Engine)) {
 	t.Parallel()
-	d *= time.Duration(testutil.Slow())
-	wait := func(c *Config) { c.HangTimeout = d }
+	wait := func(c *Config) { c.HangTimeout = testutil.Patience(d) }
 	t.Run("sim", func(t *testing.T) {
 		t.Parallel()
-		f(t, openWith(t, n, "", func(c *Config) { c.Device = "sim"; wait(c) }))
+		f(t, simulateWith(t, n, "sim", wait))
 	})
 	onEach(t, func(t *testing.T, fabric string) { f(t, openWith(t, n, fabric, wait)) })
 }
@@ -181,7 +180,7 @@ func TestBarrierWithARankThatHangs(t *testing.T) {
 func TestLateRanksAreNotOverrun(t *testing.T) {
 	t.Parallel()
 	const n, early = 12, 4
-	es := openAll(t, n, rendezvous(t, n, "tcp"), func(c *Config) { c.HangTimeout = 2 * time.Second })
+	es := openAll(t, n, rendezvous(t, n, "tcp"), func(c *Config) { c.HangTimeout = testutil.Patience(2 * time.Second) })
 	ctx := testutil.Context(t, testutil.Limit)
 	called := func() (k int) {
 		for _, e := range es[:early] {
@@ -238,10 +237,10 @@ func TestHangIsTold(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		reports := make(chan [2]int, 8)
 		_, config := rendezvousServer(t, wireup.ServerConfig{Size: 2, Hung: func(from, rank int, why string) {
-			require.Contains(t, why, "no progress for 3s")
+			require.Contains(t, why, "no progress for "+testutil.Patience(3*time.Second).String())
 			reports <- [2]int{from, rank}
 		}}, "tcp")
-		es := openAll(t, 2, config, func(c *Config) { c.HangTimeout = 3 * time.Second }) // else a rank that gets no processor for 1 s is told of
+		es := openAll(t, 2, config, func(c *Config) { c.HangTimeout = testutil.Patience(3 * time.Second) }) // else a rank that gets no processor for 1 s is told of
 		mems, keys := share(t, es, 4096)
 		ctx := testutil.Context(t, testutil.Limit)
 		if connected {
@@ -306,7 +305,7 @@ func TestPeerThatIsIdleDoesNotHang(t *testing.T) {
 func TestHangTimeoutOff(t *testing.T) {
 	t.Parallel()
 	config := rendezvous(t, 2, "shm")
-	hang := time.Duration(testutil.Slow()) * time.Second
+	hang := testutil.Patience(time.Second)
 	es := openAll(t, 2, func(r int) *Config {
 		c := config(r)
 		c.HangTimeout = hang // until rank 1 has said that it shows nothing, it has to answer

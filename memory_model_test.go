@@ -53,7 +53,7 @@ func TestMemoryModelNamesItsTests(t *testing.T) {
 // The race detector sees that a message, and a signal, come after what was written before them: also
 // where the link, sim, stores in memory that it watches, and they arrive in memory that it does not.
 func TestMemoryIsOrderedForTheRaceDetector(t *testing.T) {
-	es := openWith(t, 2, "", func(c *Config) { c.Device, c.Mode = "sim", ModeScatter })
+	es := simulateWith(t, 2, "sim", func(c *Config) { c.Mode = ModeScatter })
 	words, wordKeys := share(t, es, 64)
 	var data [2][]byte
 	var keys [2]Key

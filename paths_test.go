@@ -13,21 +13,20 @@ import (
 	"github.com/seed33544411/rma/sampling"
 )
 
-// farDevice is the simulated network on which rank 2 is far away from the others.
-const farDevice = "simfar"
-
 const (
 	farRank = 2
 	farPost = 20 * time.Microsecond // time to post a request to it
 )
 
+// farDevice is a simulated network on which rank 2 is far away from the others.
+const farDevice = "simfar"
+
+func init() {
+	devices.Store(farDevice, func() (fabric.Link, error) { l, err := shared.NewLink(); return farLink{l}, err })
+}
+
 // farLink is a link of farDevice.
 type farLink struct{ fabric.Link }
-
-func newFarLink() (fabric.Link, error) {
-	l, err := networks["sim"].NewLink()
-	return farLink{l}, err
-}
 
 func (l farLink) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	ep, err := l.Link.NewEndpoint(o)
@@ -80,7 +79,7 @@ func TestPathsByClass(t *testing.T) {
 	}
 }
 
-// openFar opens a job of three ranks on farDevice.
+// openFar opens a job of three ranks, on farDevice.
 func openFar(t *testing.T, change func(*Config)) []*Engine {
 	t.Helper()
 	return openWith(t, 3, "", func(c *Config) { c.Device, c.Sampling = farDevice, ""; change(c) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,34 +17,13 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// quietDevices are devices of shared memory whose links count what wakes their owners, by rank.
-var quietDevices = [2]string{"simquiet0", "simquiet1"}
-
-// quietLinks are their links.
-var quietLinks sync.Map
-
-func init() {
-	for _, d := range quietDevices {
-		openers[d] = func() (fabric.Link, error) { return newQuietLink(d) }
-	}
-}
-
+// quietLink is a link over shared memory that counts what wakes its owner.
 type quietLink struct {
 	fabric.Link
 	watch   bool
 	sleeps  atomic.Int64 // twice their number, odd: the owner sleeps
 	woken   atomic.Int64 // sleeps that an event has ended
 	watches atomic.Int64 // of these of an owner that watches
-}
-
-func newQuietLink(device string) (fabric.Link, error) {
-	l, err := shm.Open(shm.Options{})
-	if err != nil {
-		return nil, err
-	}
-	q := &quietLink{Link: l, watch: true}
-	quietLinks.Store(device, q)
-	return q, nil
 }
 
 func (l *quietLink) Name() string { return "sim" }
@@ -91,12 +69,21 @@ func (l *quietLink) asleep(t *testing.T) int64 {
 
 // One-sided operations do not wake a rank where nobody waits for a word, and wake one where somebody does.
 func TestOperationsWakeWhoWatches(t *testing.T) {
-	es := openWith(t, 2, "", func(c *Config) { c.Device, c.Spin, c.Yields = quietDevices[c.Job.Rank], -1, -1 })
+	var links [2]quietLink
+	var names [2]string
+	for r := range links {
+		l := &links[r]
+		names[r] = device(t, "simquiet", func() (_ fabric.Link, err error) {
+			l.watch = true
+			l.Link, err = shm.Open(shm.Options{})
+			return l, err
+		})
+	}
+	es := openWith(t, 2, "", func(c *Config) { c.Device, c.Spin, c.Yields = names[c.Job.Rank], -1, -1 })
 	meet(t, es[0], es[1])
 	ctx := testutil.Context(t, testutil.Limit)
 	mems, keys := share(t, es, 1<<16)
-	of, _ := quietLinks.Load(quietDevices[1])
-	target := of.(*quietLink)
+	target := &links[1]
 	p := es[0].Peer(1)
 	// often reports whether op leaves the rank as asked in most of its sleeps: some end for a heartbeat.
 	often := func(op func() Request, woken bool) bool {

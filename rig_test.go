@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -17,15 +18,19 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// networks are the simulated networks, by Config.Device.
-var networks = map[string]*sim.Network{
-	"sim": sim.NewNetwork(sim.Options{Seed: 1, TargetFails: true}),
+// simulations are the kinds of simulated networks.
+var simulations = map[string]sim.Options{
+	"sim": {Seed: 1, TargetFails: true},
 	// A link with the minimal guarantees: writes do not wake and appear in pieces,
 	// completions are late, queues refuse requests.
-	"simhard": sim.NewNetwork(sim.Options{
+	"simhard": {
 		Seed: 2, Caps: hardCaps(), MaxDelay: 3, MaxCompletionDelay: 3, QueueFull: 0.2, Pieces: 4, Overtake: 0.3, TargetFails: true,
-	}),
+	},
 }
+
+// shared is the network of the device "sim", for tests that open links of it themselves. Jobs have networks of
+// their own (network): a poll advances a whole network, with its lock held.
+var shared = sim.NewNetwork(simulations["sim"])
 
 func hardCaps() fabric.Caps {
 	c := sim.CapsLike("ibv")
@@ -35,30 +40,33 @@ func hardCaps() fabric.Caps {
 
 func init() {
 	links.Simulate(func(o links.Options) (fabric.Link, error) {
-		if shortages[o.Device] != nil {
-			return shortages[o.Device].link()
+		open, is := devices.Load(o.Device)
+		if !is {
+			return shared.NewLink()
 		}
-		switch o.Device {
-		case farDevice:
-			return newFarLink()
-		case toldDevice:
-			return newToldLink()
-		}
-		if open := openers[o.Device]; open != nil {
-			return open()
-		}
-		if c, is := cables.Load(o.Device); is {
-			return c.(*cable).open()
-		}
-		return networks[o.Device].NewLink()
+		return open.(func() (fabric.Link, error))()
 	})
 }
 
-// openers open links of devices that some systems have.
-var openers = map[string]func() (fabric.Link, error){}
+// devices are the devices of tests that run, by Config.Device; other names are links of shared.
+var (
+	devices      sync.Map // func() (fabric.Link, error)
+	deviceNumber atomic.Int64
+)
 
-// shortages are the shortages created by tests, by Config.Device.
-var shortages = map[string]*shortage{}
+// device makes a device for the time of a test, and returns its Config.Device, which begins with kind.
+func device(t testing.TB, kind string, open func() (fabric.Link, error)) string {
+	name := fmt.Sprint(kind, deviceNumber.Add(1))
+	devices.Store(name, open)
+	t.Cleanup(func() { devices.Delete(name) })
+	return name
+}
+
+// network makes a simulated network of that kind for the time of a test, and returns its Config.Device.
+func network(t testing.TB, kind string) string {
+	n := sim.NewNetwork(simulations[kind])
+	return device(t, kind, func() (fabric.Link, error) { return n.NewLink() })
+}
 
 // shortage makes one of the calls fail that allocate resources of a simulated link.
 type shortage struct {
@@ -70,7 +78,7 @@ func (s *shortage) link() (fabric.Link, error) {
 	if err := s.take(); err != nil {
 		return nil, err
 	}
-	l, err := networks["sim"].NewLink()
+	l, err := shared.NewLink()
 	return &shortLink{l, s}, err
 }
 
@@ -108,33 +116,40 @@ func (l *shortLink) Alloc(size int, access fabric.Access) (fabric.Region, error)
 	return l.Link.Alloc(size, access)
 }
 
-// simulate opens the engines of a job over that network.
-func simulate(t testing.TB, n int, device string) []*Engine {
+// simulate opens the engines of a job over a network of that kind.
+func simulate(t testing.TB, n int, kind string) []*Engine {
 	t.Helper()
-	return openWith(t, n, "", func(c *Config) { c.Device = device })
+	return simulateWith(t, n, kind, func(*Config) {})
+}
+
+// simulateWith is simulate with a changed configuration.
+func simulateWith(t testing.TB, n int, kind string, change func(*Config)) []*Engine {
+	t.Helper()
+	net := network(t, kind)
+	return openWith(t, n, "", func(c *Config) { c.Device = net; change(c) })
 }
 
 // onAll runs f over every link, two simulated ones included, with n ranks.
 func onAll(t *testing.T, n int, f func(t *testing.T, es []*Engine)) {
-	for device := range networks {
-		t.Run(device, func(t *testing.T) { t.Parallel(); f(t, simulate(t, n, device)) })
+	for kind := range simulations {
+		t.Run(kind, func(t *testing.T) { t.Parallel(); f(t, simulate(t, n, kind)) })
 	}
 	onEach(t, func(t *testing.T, fabric string) { f(t, open(t, n, fabric)) })
 }
 
 // onAllPieces is onAll with every way of puts and gets of several pieces forced.
 func onAllPieces(t *testing.T, n int, f func(t *testing.T, es []*Engine)) {
-	onNetworks(t, n, slices.Collect(maps.Keys(networks)), f)
+	onNetworks(t, n, slices.Collect(maps.Keys(simulations)), f)
 }
 
-// onNetworks is onAllPieces with some of the simulated networks.
-func onNetworks(t *testing.T, n int, devices []string, f func(t *testing.T, es []*Engine)) {
+// onNetworks is onAllPieces with some kinds of simulated networks.
+func onNetworks(t *testing.T, n int, kinds []string, f func(t *testing.T, es []*Engine)) {
 	for _, way := range []Pieces{PiecesChain, PiecesGroup} {
 		t.Run(string(way), func(t *testing.T) {
-			for _, device := range devices {
-				t.Run(device, func(t *testing.T) {
+			for _, kind := range kinds {
+				t.Run(kind, func(t *testing.T) {
 					t.Parallel()
-					f(t, openWith(t, n, "", func(c *Config) { c.Device, c.Pieces = device, way }))
+					f(t, simulateWith(t, n, kind, func(c *Config) { c.Pieces = way }))
 				})
 			}
 			onEach(t, func(t *testing.T, fabric string) {

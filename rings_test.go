@@ -14,10 +14,10 @@ import (
 // traffic within the bound, and an idle peer gives its own back to a busy one.
 func TestRingMemory(t *testing.T) {
 	const memory = 160 << 10 // two rings of 64 KiB, of this side or of peers
-	for _, device := range []string{"sim", "simhard"} {
-		t.Run(device, func(t *testing.T) {
+	for _, kind := range []string{"sim", "simhard"} {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			es := openWith(t, 4, "", func(c *Config) { c.Device, c.RingMemory, c.RingLimit = device, memory, 64<<10 })
+			es := simulateWith(t, 4, kind, func(c *Config) { c.RingMemory, c.RingLimit = memory, 64<<10 })
 			ctx := testutil.Context(t, testutil.Limit)
 			burst := func(to, n int) { burst(ctx, t, es, to, n) }
 			ring := func(to int) int { return es[0].Peer(to).Stats().Messages.PeerRing }
@@ -49,7 +49,7 @@ func TestRingsBySizeOfTheJob(t *testing.T) {
 	for _, size := range []int{wholeRings, wholeRings + 1} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			t.Parallel()
-			es := openWith(t, size, "", func(c *Config) { c.Device = "sim" })
+			es := simulate(t, size, "sim")
 			ctx := testutil.Context(t, testutil.Limit)
 			const whole = 512 << 10
 			messages := func() MessageStats { return es[0].Peer(1).Stats().Messages }

@@ -127,7 +127,7 @@ func say(t *testing.T, p *testutil.Proc, what string) {
 // none before HangTimeout, although the link's own time-out is shorter.
 func TestStoppedProcess(t *testing.T) {
 	t.Parallel()
-	const hang = 4 * time.Second
+	hang := testutil.Patience(4 * time.Second)
 	onEach(t, func(t *testing.T, fabric string) {
 		e, second, mem, keys := withSecond(t, fabric, hang)
 		ctx, p := testutil.Context(t, testutil.Limit), e.Peer(1)
@@ -198,7 +198,7 @@ func TestStoppedProcessThatGoesOn(t *testing.T) {
 // resumes, and makes another one.
 func TestStoppedProcessConnectsAgain(t *testing.T) {
 	t.Parallel()
-	hang := time.Duration(testutil.Slow()) * 2 * time.Second // ranks that are not stopped are starved for less
+	hang := testutil.Patience(2 * time.Second) // ranks that are not stopped are starved for less
 	onEach(t, func(t *testing.T, fabric string) {
 		e, second, mem, keys := withSecond(t, fabric, hang)
 		ctx, p := testutil.Context(t, testutil.Limit), e.Peer(1)
@@ -219,7 +219,7 @@ func TestStoppedProcessConnectsAgain(t *testing.T) {
 // resumes, because it has not checked them meanwhile.
 func TestStoppedProcessJudgesNobody(t *testing.T) {
 	t.Parallel()
-	const hang = 3 * time.Second // ranks that are not stopped are starved for less
+	hang := testutil.Patience(3 * time.Second) // ranks that are not stopped are starved for less
 	onEach(t, func(t *testing.T, fabric string) {
 		config := rendezvous(t, 2, fabric)
 		c := config(0)

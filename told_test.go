@@ -13,20 +13,11 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// toldDevice is a simulated network whose writes wake nobody. It counts those to ranks above 1.
-const toldDevice = "simtold"
+// told counts the requests to ranks above 1 over toldLinks.
+var told atomic.Int64
 
-var (
-	toldNetwork = sim.NewNetwork(sim.Options{Seed: 3, Caps: sim.CapsLike("ibv")})
-	told        atomic.Int64
-)
-
+// toldLink is a link whose writes wake nobody.
 type toldLink struct{ fabric.Link }
-
-func newToldLink() (fabric.Link, error) {
-	l, err := toldNetwork.NewLink()
-	return toldLink{l}, err
-}
 
 func (l toldLink) NewEndpoint(o fabric.EndpointOptions) (fabric.Endpoint, error) {
 	ep, err := l.Link.NewEndpoint(o)
@@ -48,7 +39,9 @@ func (e toldEndpoint) Post(wrs []fabric.WR) (int, error) {
 // are woken by those nevertheless.
 func TestSilentPeersHearNothingOfSleep(t *testing.T) {
 	const ranks, turns = 4, 300
-	es := openWith(t, ranks, "", func(c *Config) { c.Device, c.Spin, c.Yields = toldDevice, -1, -1 })
+	net := sim.NewNetwork(sim.Options{Seed: 3, Caps: sim.CapsLike("ibv")})
+	name := device(t, "simtold", func() (fabric.Link, error) { l, err := net.NewLink(); return toldLink{l}, err })
+	es := openWith(t, ranks, "", func(c *Config) { c.Device, c.Spin, c.Yields = name, -1, -1 })
 	ctx := testutil.Context(t, testutil.Limit)
 	for a := range ranks {
 		for b := range a {

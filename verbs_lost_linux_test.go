@@ -41,7 +41,7 @@ func openWireWith(t *testing.T, railed bool) (es []*Engine, nets []string) {
 	return openWith(t, 2, "", func(c *Config) {
 		c.Device, c.Settings = []string{a, b}[c.Job.Rank], map[string]string{"host": fmt.Sprintf("host%d", c.Job.Rank)}
 		c.Bind = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-		c.PeerTimeout = time.Duration(testutil.Slow()) * time.Second
+		c.PeerTimeout = testutil.Patience(time.Second)
 		if railed {
 			c.Rails = c.Device
 		}

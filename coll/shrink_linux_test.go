@@ -22,7 +22,7 @@ import (
 func stoppedConfig(rank int, root string, fabric rma.Fabric) *rma.Config {
 	return &rma.Config{
 		Job: &rma.Job{Rank: rank, Size: 3, Root: root, Token: jobtest.Token}, Fabric: fabric, Sampling: "off",
-		SetupTimeout: testutil.Limit, PeerTimeout: testutil.Limit, HangTimeout: 4 * time.Second,
+		SetupTimeout: testutil.Limit, PeerTimeout: testutil.Limit, HangTimeout: testutil.Patience(4 * time.Second),
 	}
 }
 

@@ -31,21 +31,28 @@ func Slow() int {
 	return max(n, 1)
 }
 
-// RaceSlow is the least Slow for numbers of repetitions under the race detector: that reports
-// accesses that nothing orders even if they are far apart in time, and needs few.
+// RaceSlow is the least Slow for time-outs and numbers of repetitions under the race detector: that reports
+// accesses that nothing orders even if they are far apart in time, and needs few repetitions.
 const RaceSlow = 4
+
+// Patience returns the time after which a test's ranks take a peer for silent or gone: d on a real machine, longer on a
+// slow one or under the race detector, where peers that are well are starved for longer.
+func Patience(d time.Duration) time.Duration { return d * time.Duration(slowness(Slow())) }
+
+// slowness is slow, or RaceSlow under the race detector if that is more.
+func slowness(slow int) int {
+	if Race {
+		return max(slow, RaceSlow)
+	}
+	return slow
+}
 
 // Times returns how often to do what a test does n times on a real machine: divided by Slow,
 // or by RaceSlow if that is more, but at least once.
 func Times(n int) int { return Fewer(n, Slow()) }
 
 // Fewer is Times for a machine that is slower by that factor.
-func Fewer(n, slow int) int {
-	if Race {
-		slow = max(slow, RaceSlow)
-	}
-	return max(n/slow, 1)
-}
+func Fewer(n, slow int) int { return max(n/slowness(slow), 1) }
 
 // Eventually calls done until it returns true, yields the processor in between, and ends
 // the test if that takes longer than d.
