@@ -140,9 +140,9 @@ func (r *Region) Key() Key {
 // or unpinned, and registrations that messages left on it (see Invalidate) are dropped.
 // The error wraps ErrInUse in two cases:
 //
-//   - One-sided operations of this rank, or messages that need the memory pinned, are in
-//     flight in it. The region is unchanged. Close does not know of other messages in it:
-//     the caller has to wait for these itself.
+//   - Operations of this rank are in flight in it: one-sided ones, messages that are being
+//     sent, or receives that have not ended. The region is unchanged. Wait for them, or
+//     cancel the receives. Close does not know of collectives of package coll.
 //   - A peer is in the middle of a copy to or from it, which over shm can last long if the
 //     peer was stopped. The region is closed, but its memory stays pinned or mapped until
 //     the peer has finished or is gone.
@@ -154,7 +154,7 @@ func (r *Region) Close() error {
 		var err error
 		k := r.reg.Key()
 		r.eng.prog.Do(func() {
-			if r.eng.proto.one.Uses(k.Addr, k.Addr+k.Len) {
+			if r.eng.proto.one.Uses(k.Addr, k.Addr+k.Len) || r.eng.proto.hub.Uses(k.Addr, k.Addr+k.Len) {
 				err = fmt.Errorf("%w: operations are in flight", ErrInUse)
 			} else if !r.eng.closed.Load() {
 				err = r.eng.unpin(r.reg.Bytes())

@@ -2,6 +2,7 @@ package rma
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -97,9 +98,59 @@ func TestClosedRegionIsUnpinned(t *testing.T) {
 		}
 		require.Zero(t, es[0].Stats().Pinned)
 	}
-	with := func(t *testing.T, fabric, device string) {
-		try(t, openWith(t, 2, fabric, func(c *Config) { c.Mode, c.Device = "scatter", device }))
+	scatter := func(c *Config) { c.Mode = ModeScatter }
+	t.Run("sim", func(t *testing.T) { t.Parallel(); try(t, simulateWith(t, 2, "sim", scatter)) })
+	onEach(t, func(t *testing.T, fabric string) { try(t, openWith(t, 2, fabric, scatter)) })
+}
+
+// Memory of messages to send, and of receives, that have not ended is in use, with or without a connection; memory beside
+// it is not.
+func TestMemoryOfMessagesIsInUse(t *testing.T) {
+	const size, tag = 1 << 18, 7
+	try := func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		to, from, own := es[0].Peer(1), es[1].Peer(0), es[0].Peer(0)
+		received := func(p *Peer, r Request) func() error {
+			return func() error {
+				_, err := p.RecvTag(tag, make([]byte, size)).Wait(ctx)
+				return errors.Join(err, r.Wait(ctx))
+			}
+		}
+		canceled := func(r RecvRequest) func() error {
+			return func() error {
+				r.Cancel()
+				if _, err := r.Wait(ctx); !errors.Is(err, ErrCanceled) {
+					return fmt.Errorf("canceled: %w", err)
+				}
+				return nil
+			}
+		}
+		one := func(mem []byte) *RecvBatch { b := &RecvBatch{}; b.Add(tag, mem); return b }
+		for name, begin := range map[string]func(mem []byte) (end func() error){
+			"send":                   func(mem []byte) func() error { return received(from, SendSync(to, tag, mem)) },
+			"send to this rank":      func(mem []byte) func() error { return received(own, SendSync(own, tag, mem)) },
+			"batch":                  func(mem []byte) func() error { b := to.Batch(); b.Add(tag, mem); return received(from, b.Send()) },
+			"receive":                func(mem []byte) func() error { return canceled(to.RecvTag(tag, mem)) },
+			"receive from this rank": func(mem []byte) func() error { return canceled(own.RecvTag(tag, mem)) },
+			"receive from any rank":  func(mem []byte) func() error { return canceled(es[0].RecvTag(tag, mem)) },
+			"receives":               func(mem []byte) func() error { return canceled(RecvRequest{one(mem).Recv(to)}) },
+			"receives from any rank": func(mem []byte) func() error { return canceled(RecvRequest{one(mem).RecvAny(es[0])}) },
+		} {
+			r, err := es[0].Alloc(3 * size)
+			require.NoError(t, err)
+			beside, err := es[0].Alloc(size)
+			require.NoError(t, err)
+			end := begin(r.Bytes()[size : 2*size])
+			closed := r.Close()
+			require.True(t, closed != nil || name == "batch", name) // its message may be copied to the ring
+			require.NoError(t, beside.Close(), name)
+			require.NoError(t, end(), name)
+			if closed != nil {
+				require.ErrorIs(t, closed, ErrInUse, name)
+				require.NoError(t, r.Close(), name)
+			}
+		}
 	}
-	t.Run("sim", func(t *testing.T) { t.Parallel(); with(t, "", "sim") })
-	onEach(t, func(t *testing.T, fabric string) { with(t, fabric, "") })
+	t.Run("sim", func(t *testing.T) { t.Parallel(); try(t, simulate(t, 2, "sim")) })
+	onEach(t, func(t *testing.T, fabric string) { try(t, open(t, 2, fabric)) })
 }

@@ -20,6 +20,11 @@ func Addr(mem []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
 }
 
+// Overlaps reports whether mem has bytes at addresses in [lo, hi).
+func Overlaps(mem []byte, lo, hi uint64) bool {
+	return len(mem) > 0 && Addr(mem) < hi && lo < Addr(mem)+uint64(len(mem))
+}
+
 // BytesAt returns the n bytes at address addr of this process. For links
 // only, and only after addr and n have been checked against a registered
 // region: any other address is undefined behaviour.

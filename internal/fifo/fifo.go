@@ -9,8 +9,10 @@
 // packages: a generic list would access the link by a call that is not inlined, and
 // two pushes and pops take 60 ns by it instead of 5.
 //
-// A queue belongs to one goroutine at a time. The package imports nothing.
+// A queue belongs to one goroutine at a time. The package imports nothing of the module.
 package fifo
+
+import "iter"
 
 // Queue is a FIFO that grows when it is full, and never shrinks. The zero value is empty
 // and ready.
@@ -84,6 +86,17 @@ func (r *Ring[T]) Pop() (v T) {
 	r.head = r.at(1)
 	r.n--
 	return v
+}
+
+// All returns pointers to all values, the oldest first. The loop must not change the ring.
+func (r *Ring[T]) All() iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for i := range r.n {
+			if !yield(&r.q[r.at(i)]) {
+				return
+			}
+		}
+	}
 }
 
 // Remove removes the oldest value for which match is true. It returns false if there is none.

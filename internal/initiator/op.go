@@ -186,12 +186,7 @@ func (o *Op) Recycle() {
 func (o *Op) uses(lo, hi uint64) bool {
 	a := o.sge.Addr
 	return a < hi && lo < a+uint64(o.sge.Len) || o.more != nil &&
-		(o.more.cur.Uses(lo, hi) || meets(o.more.acc.src, lo, hi) || meets(o.more.acc.old, lo, hi))
-}
-
-// meets reports whether mem has bytes in [lo, hi).
-func meets(mem []byte, lo, hi uint64) bool {
-	return len(mem) > 0 && fabric.Addr(mem) < hi && lo < fabric.Addr(mem)+uint64(len(mem))
+		(o.more.cur.Uses(lo, hi) || fabric.Overlaps(o.more.acc.src, lo, hi) || fabric.Overlaps(o.more.acc.old, lo, hi))
 }
 
 // after returns the phase of o that follows ph.

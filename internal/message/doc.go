@@ -140,6 +140,7 @@
 //	                    others to end
 //	copied.go           copies of unexpected messages, used again
 //
+//	uses.go             whether messages or receives use some memory
 //	streams.go          state that the two directions share
 //	in.go, out.go       In, Out and their lists; Shared: receives from any of several
 //	                    channels

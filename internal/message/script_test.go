@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/eager"
+	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/rdv"
@@ -135,6 +136,21 @@ func (p *player) cancel() {
 	case p.shared.Cancel(&r.in):
 		r.note.Complete(0, 0, ErrCanceled)
 	}
+}
+
+// uses checks that memory of messages and receives that have not ended is in use.
+func (p *player) uses() {
+	uses := func(b []byte) bool {
+		lo := fabric.Addr(b) + uint64(len(b)) - 1
+		return len(b) == 0 || p.s.ch.Uses(lo, lo+1) || p.shared.Uses(lo, lo+1)
+	}
+	for i, m := range p.sent[max(len(p.sent)-20, 0):] {
+		require.True(p.t, m.note.n > 0 || uses(m.out.Data), "message %d of the last", i)
+	}
+	for i, r := range p.recv[max(len(p.recv)-20, 0):] {
+		require.True(p.t, r.note.n > 0 || uses(r.in.Buf), "receive %d of the last", i)
+	}
+	require.False(p.t, p.s.ch.Uses(0, 1))
 }
 
 func (p *player) receive() {
@@ -272,6 +288,9 @@ func script(t *testing.T, open opener, seed uint64, policy string, how first, st
 			}
 		default:
 			require.NoError(t, p.s.turn())
+		}
+		if rng.IntN(8) == 0 {
+			p.uses()
 		}
 	}
 	end := time.Now().Add(testutil.Limit)

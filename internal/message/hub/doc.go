@@ -9,6 +9,7 @@
 //	conversation.go Conversation
 //	poll_list.go    which conversations are polled, and how often
 //	op.go           Op: a send, a receive or a batch in flight
+//	uses.go         whether messages or receives use some memory
 //
 // The engine's peer implements [Host]: its connection and its errors. Everything belongs to
 // the owner of the progress engine, except for methods documented otherwise.
