@@ -125,7 +125,12 @@ func TestChoiceAtFirst(t *testing.T) {
 				}
 				over <- err
 			})
-			if err := <-over; err != nil {
+			select {
+			case err = <-over:
+			case <-ctx.Done():
+				err = fmt.Errorf("rank %d, team %d: %w", r, i, ctx.Err())
+			}
+			if err != nil {
 				return err
 			}
 			if err := team.Close(); err != nil {
