@@ -141,7 +141,6 @@ type Opener func(ctx context.Context, fabric string, depth int) (c Conn, done fu
 // result as it arrives; rank 1 with a zero Request and nil. It returns an error on both
 // sides if either fails. The garbage collector is off meanwhile.
 func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(Result) error) (err error) {
-	rank := ctl.Rank()
 	if err = Share(ctx, ctl, &req, req.Check); err != nil {
 		return err
 	}
@@ -150,7 +149,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 		return err
 	}
 	if req.Pin {
-		defer pin(rank)()
+		defer pin(ctl.Rank())()
 	}
 	conn, closeConn, err := open(ctx, req.Fabric, req.depth())
 	if err = agree(ctx, ctl, wrap("open "+req.Fabric, err)); err != nil {
@@ -175,15 +174,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 		}
 		params = &r.Both
 	}
-	span, stall := 4096, time.Duration(0)
-	for i := range req.Plans {
-		p := &req.Plans[i]
-		stall = max(stall, p.Stall)
-		for _, n := range p.Size {
-			pt := point{Plan: p, size: n}
-			span = max(span, pt.span())
-		}
-	}
+	span, stall := req.needs()
 	s, err := newSide(ctx, ctl, conn, span, stall, req.spinner())
 	if err != nil {
 		return wrap("prepare "+req.Fabric, err)
@@ -208,14 +199,36 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 			return err
 		}
 	}
+	if err := s.points(ctx, &req, conn.Fabric, meter, emit); err != nil {
+		return err
+	}
+	return agree(ctx, s, nil)
+}
+
+// needs returns the memory in bytes that the largest point needs on each side, and the longest stall.
+func (req *Request) needs() (span int, stall time.Duration) {
+	span = 4096
+	for i := range req.Plans {
+		p := &req.Plans[i]
+		stall = max(stall, p.Stall)
+		for _, n := range p.Size {
+			pt := point{Plan: p, size: n}
+			span = max(span, pt.span())
+		}
+	}
+	return span, stall
+}
+
+// points measures all points in the order of the request's steps. Rank 0 emits the results.
+func (s *side) points(ctx context.Context, req *Request, fabric string, meter *meter, emit func(Result) error) error {
+	rank, machine := s.Rank(), ThisMachine()
 	rec := newRecorder()
 	rec.meter = meter
-	machine := ThisMachine()
 	pt := point{}
 	for _, st := range req.steps() {
 		pt.Plan, pt.size = &req.Plans[st.plan], st.size
 		pt.epoch++
-		res := Result{Test: pt.Test, Fabric: conn.Fabric, Op: pt.Op, Size: pt.size,
+		res := Result{Test: pt.Test, Fabric: fabric, Op: pt.Op, Size: pt.size,
 			Round: st.round, Validated: pt.Validate, Label: req.Label, Machine: machine, Mode: pt.Mode}
 		if rank == 0 && req.Gate != "" {
 			if err := pass(ctx, req.Gate); err != nil {
@@ -223,7 +236,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 			}
 		}
 		if err := s.point(ctx, &pt, rec, &res); err != nil {
-			return fmt.Errorf("%s %s %s %d bytes: %w", conn.Fabric, pt.Test, pt.Op, pt.size, err)
+			return fmt.Errorf("%s %s %s %d bytes: %w", fabric, pt.Test, pt.Op, pt.size, err)
 		}
 		if rank == 0 {
 			if err := emit(res); err != nil {
@@ -231,7 +244,7 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 			}
 		}
 	}
-	return agree(ctx, s, nil)
+	return nil
 }
 
 func wrap(what string, err error) error {

@@ -165,54 +165,17 @@ func (x *Rails) begin(l *opList) bool {
 			d.lens = [mr.MaxRails]int64{int64(o.sge.Len)}
 		}
 	}
-	whole := o.more.whole
-	switch {
-	case whole != nil && x.of == whole && x.open > 0 && q.inflight == x.rail[0].inflight: // only others of its pieces are in flight
-	case x.held > 0:
-		if q.fenced || d.probe || d.way != x.line || x.line == 0 || x.rail[x.line].ep == nil {
-			return false
-		}
-	case d.way == wayFirst && !q.fenced: // alone on rail 0 it follows what is in flight there
-	case q.inflight > x.reads || x.open > 0 && (o.kind == Put || q.fenced):
+	if !d.may(x, o) {
 		return false
-	}
-	if d.way == wayDivided && !d.probe {
-		x.divide(o, d) // by what is in flight now
-	}
-	most := maxParts
-	if o.kind == Put && d.way > wayFirst && whole == nil {
-		most = maxPuts
-	}
-	for i := range x.rail {
-		if r := &x.rail[i]; d.lens[i] > 0 && r.inflight >= most && r.bytes+d.lens[i] > maxBytes {
-			return false
-		}
 	}
 	q.fenced = false
 	d.began, d.after = time.Now(), q.inflight > 0
-	off := uint32(0)
 	q.eng.inflight.id(o)
-	for i, n := range d.lens {
-		if n == 0 {
-			continue
-		}
-		p := part{off: off, n: uint32(n), rail: uint8(i)}
-		if i > 0 && x.rail[i].closed { // since the plan
-			x.rail[i].stats.Again++
-			p.rail = 0
-		}
-		if p.index = x.rail[p.rail].puts; o.kind == Put {
-			x.rail[p.rail].puts++
-		}
-		d.parts[d.left] = p
-		x.due = append(x.due, duePart{o, uint8(d.left)})
-		d.left++
-		off += uint32(n)
-	}
-	o.pending += int32(d.left)
+	d.cut(x, o)
 	if d.rest == 0 {
 		l.pop().queued, o.divides = false, false
 	}
+	whole := o.more.whole
 	if x.open == 0 {
 		x.of = whole
 	} else if x.of != whole {
@@ -233,6 +196,58 @@ func (x *Rails) begin(l *opList) bool {
 	}
 	x.post()
 	return true
+}
+
+// may reports whether o, which d divides, may begin beside what is in flight and held. It adapts the division
+// to what is in flight now.
+func (d *divided) may(x *Rails, o *Op) bool {
+	q, whole := x.q, o.more.whole
+	switch {
+	case whole != nil && x.of == whole && x.open > 0 && q.inflight == x.rail[0].inflight: // only others of its pieces are in flight
+	case x.held > 0:
+		if q.fenced || d.probe || d.way != x.line || x.line == 0 || x.rail[x.line].ep == nil {
+			return false
+		}
+	case d.way == wayFirst && !q.fenced: // alone on rail 0 it follows what is in flight there
+	case q.inflight > x.reads || x.open > 0 && (o.kind == Put || q.fenced):
+		return false
+	}
+	if d.way == wayDivided && !d.probe {
+		x.divide(o, d)
+	}
+	most := maxParts
+	if o.kind == Put && d.way > wayFirst && whole == nil {
+		most = maxPuts
+	}
+	for i := range x.rail {
+		if r := &x.rail[i]; d.lens[i] > 0 && r.inflight >= most && r.bytes+d.lens[i] > maxBytes {
+			return false
+		}
+	}
+	return true
+}
+
+// cut makes the parts of o by the lengths of d, and notes them as due.
+func (d *divided) cut(x *Rails, o *Op) {
+	off := uint32(0)
+	for i, n := range d.lens {
+		if n == 0 {
+			continue
+		}
+		p := part{off: off, n: uint32(n), rail: uint8(i)}
+		if i > 0 && x.rail[i].closed { // since the plan
+			x.rail[i].stats.Again++
+			p.rail = 0
+		}
+		if p.index = x.rail[p.rail].puts; o.kind == Put {
+			x.rail[p.rail].puts++
+		}
+		d.parts[d.left] = p
+		x.due = append(x.due, duePart{o, uint8(d.left)})
+		d.left++
+		off += uint32(n)
+	}
+	o.pending += int32(d.left)
 }
 
 // hold adds n to the operations that nothing may overtake.
