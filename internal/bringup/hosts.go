@@ -9,10 +9,6 @@ import (
 	"github.com/seed33544411/rma/internal/topo"
 )
 
-// adapterYields is the number of yields of cpu.Crowded where a link is an RDMA adapter. A software one is
-// served by threads of the kernel, which need the processors that the ranks keep while they yield; more have not been measured there.
-const adapterYields = 32
-
 // SpinPolicy returns how long this rank's waits spin and yield: as configured, else by the
 // number of ranks on this host and the processors that they may use, which all ranks state
 // in their offers.
@@ -20,11 +16,7 @@ func (l *Links) SpinPolicy() cpu.SpinPolicy {
 	rank := l.job.Rank()
 	sets := l.sets(rank)
 	load, cpus := cpu.Load(l.hosts[rank].CPUs, sets), cpu.Union(sets).Len()
-	p := cpu.For(load, cpus)
-	if p == cpu.Crowded && l.kinds["ibv"] {
-		p.Yields = adapterYields
-	}
-	p = l.spin(p)
+	p := l.spin(cpu.For(load, cpus))
 	l.Log.Debug("rma: spin policy", "policy", p.String(), "ranks", len(sets), "processors", cpus, "load", load)
 	return p
 }

@@ -149,7 +149,7 @@ var engineSettings = []Setting{
 		Where: "internal/cpu", Since: "0.1",
 	},
 	{
-		Env: "RMA_YIELDS", Field: "Yields", Type: Type{Kind: Count, Unit: "yields", Min: 1, Max: 1 << 24, Negative: "none"}, Else: "1024 (over verbs 32) where the host has more ranks than processors, else 128",
+		Env: "RMA_YIELDS", Field: "Yields", Type: Type{Kind: Count, Unit: "yields", Min: 1, Max: 1 << 24, Negative: "none"}, Else: "1024 where the host has more ranks than processors, else 128",
 		What:  "yields of a wait before it sleeps on the links' descriptors; the largest number only polls, none with `RMA_SPIN=-1` only sleeps",
 		Why:   "on a host with free processors they take as long as a sleep and a wake-up; on an oversubscribed host each gives the processor to the ranks ahead, which costs less than a sleep and a wake-up",
 		Where: "internal/progress", Since: "0.1",
