@@ -206,10 +206,10 @@ func Run(ctx context.Context, ctl Control, open Opener, req Request, emit func(R
 }
 
 // needs returns the memory in bytes that the largest point needs on each side, and the longest stall.
-func (req *Request) needs() (span int, stall time.Duration) {
+func (r *Request) needs() (span int, stall time.Duration) {
 	span = 4096
-	for i := range req.Plans {
-		p := &req.Plans[i]
+	for i := range r.Plans {
+		p := &r.Plans[i]
 		stall = max(stall, p.Stall)
 		for _, n := range p.Size {
 			pt := point{Plan: p, size: n}
