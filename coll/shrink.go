@@ -52,7 +52,7 @@ const (
 // each other, those without the most connections are left out. A rank
 // that is left out gets an *ExcludedError, which names a rank that it has no connection with, also from
 // every later call on this team. Ranks that reach none of the others become a team of their own. A
-// rank whose ctx ends is left out, and the others go on without it. If a member is lost while the team is
+// rank whose ctx ends, or has ended, is left out, and the others go on without it. If a member is lost while the team is
 // made, the new team may be revoked from the start: shrink that one.
 func (t *Team) Shrink(ctx context.Context) (*Team, error) {
 	s, f := t.t.s, t.t.next
@@ -99,10 +99,12 @@ func (f *shrinking) run(ctx context.Context, number uint32) ([][2]uint32, error)
 	over := s.eng.NewEvent()
 	f.number, f.over, f.table, f.err = number, over, nil, nil
 	f.told = map[int]string{}
-	f.advance()
-	s.unlock()
-	err = over.Wait(ctx)
-	s.mu.Lock()
+	if err = ctx.Err(); err == nil { // otherwise the call could find that the others have only waited for it
+		f.advance()
+		s.unlock()
+		err = over.Wait(ctx)
+		s.mu.Lock()
+	}
 	defer s.unlock()
 	if f.calling() {
 		f.err = err
