@@ -19,12 +19,23 @@ import (
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
-// rails opens two ranks with a connection of the device, or of tcp, and rails besides.
+// rails opens two ranks with a connection over a network of that kind, or tcp, and rails besides.
 func rails(t *testing.T, device, list string) []*Engine {
 	if device == "tcp" {
 		return openWith(t, 2, "tcp", func(c *Config) { c.Rails = list })
 	}
-	return openWith(t, 2, "", func(c *Config) { c.Device, c.Rails = device, list })
+	names := map[string]string{}
+	name := func(kind string) string {
+		if names[kind] == "" {
+			names[kind] = network(t, kind)
+		}
+		return names[kind]
+	}
+	device, kinds := name(device), strings.Split(list, ",")
+	for i, kind := range kinds {
+		kinds[i] = name(kind)
+	}
+	return openWith(t, 2, "", func(c *Config) { c.Device, c.Rails = device, strings.Join(kinds, ",") })
 }
 
 // onRails runs f over every kind of link that has rails.

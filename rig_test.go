@@ -39,16 +39,17 @@ func hardCaps() fabric.Caps {
 }
 
 func init() {
+	devices.Store("sim", func() (fabric.Link, error) { return shared.NewLink() })
 	links.Simulate(func(o links.Options) (fabric.Link, error) {
 		open, is := devices.Load(o.Device)
 		if !is {
-			return shared.NewLink()
+			return nil, fmt.Errorf("no device %q", o.Device)
 		}
 		return open.(func() (fabric.Link, error))()
 	})
 }
 
-// devices are the devices of tests that run, by Config.Device; other names are links of shared.
+// devices are the devices of tests that run, by Config.Device.
 var (
 	devices      sync.Map // func() (fabric.Link, error)
 	deviceNumber atomic.Int64
