@@ -117,13 +117,14 @@ func (m *peerMemory) show() {
 		return
 	}
 	of := map[uint32]window{}
-	for i := range m.table {
-		key := m.table[i].key.Load()
-		seg := m.segs[m.table[i].seg.Load()]
+	entries := m.attached[0].ctl.entries()
+	for i := range entries {
+		key := entries[i].key.Load()
+		seg := m.segs[entries[i].seg.Load()]
 		if key == 0 || seg == nil {
 			continue
 		}
-		x, off, ok, _ := m.table[i].copy(key)
+		x, off, ok, _ := entries[i].copy(key)
 		if ok && off == 0 && x.size <= uint64(len(seg.mem)) && m.segs[x.seg] == seg && x.size > of[x.seg].size {
 			of[x.seg] = window{x, seg}
 		}

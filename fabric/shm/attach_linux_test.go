@@ -97,6 +97,7 @@ func TestAttachMapped(t *testing.T) {
 			require.Nil(t, seg)
 		}
 	}
+	require.LessOrEqual(t, len(a.ctl.entries()), 8, "pages of the table are read that were never used")
 	require.NoError(t, part.Close())
 	at := late.Addr()
 	require.NoError(t, late.Close())

@@ -91,6 +91,11 @@ type control struct {
 	holders *atomic.Int32 // from 1: the endpoint
 }
 
+// entries returns the table without its end that was never used: most of its pages, which would be mapped for nothing.
+func (c *control) entries() []tableEntry {
+	return c.table[:min(c.hdr.used.Load(), tableSlots)]
+}
+
 // mapControl maps the control segment that the peer sent.
 func mapControl(fd int) (c control, err error) {
 	if err := checkMemfd(fd, ctlSize); err != nil {

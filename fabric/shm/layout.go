@@ -19,7 +19,7 @@ import "sync/atomic"
 //	frameOff     frame × slots (power of two)
 //	page-aligned bounce buffers, chunkSize × maxReqs
 const (
-	ctlMagic    = 0x32306c74_63616d72 // "rmactl02"
+	ctlMagic    = 0x33306c74_63616d72 // "rmactl03"
 	chanMagic   = 0x31306e68_63616d72 // "rmachn01"
 	chanLeft    = 0                   // instead of it when the endpoint is down
 	tableOff    = 4096
@@ -49,7 +49,8 @@ const (
 // ctlHeader is the start of a control segment.
 type ctlHeader struct {
 	magic atomic.Uint64
-	_     [56]byte
+	used  atomic.Uint32 // table entries in use, now or before: no later one is
+	_     [52]byte
 	sleep atomic.Uint64 // sleeping, watching; above them the number of the sleep
 	_     [56]byte
 	cpus  [maxCPUs / 64]atomic.Uint64 // processors that the owner's process may run on, a bit each; 0: unknown

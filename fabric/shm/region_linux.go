@@ -182,7 +182,9 @@ func (l *link) addRegion(mem []byte, access fabric.Access, seg *segment) (*regio
 	if seg != nil {
 		id, off = seg.id, e.Base-seg.base
 	}
-	l.table[e.Key%tableSlots].publish(e, id, off)
+	i := e.Key % tableSlots
+	l.table[i].publish(e, id, off)
+	l.hdr.used.Store(max(l.hdr.used.Load(), i+1))
 	return r, nil
 }
 
