@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -85,6 +86,7 @@ func (b *board) mapBoards() (mapped, attached bool) {
 			return false, false
 		}
 		a.mems[r], a.mappings = m.Bytes(), append(a.mappings, m)
+		offheap.Populate(a.mems[r][:b.area.data])
 		if a.attached[r], err = m.Attach(); err != nil {
 			attached = false
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/onesided"
 )
 
@@ -119,6 +120,7 @@ func newBoard(t *team) *board {
 		return nil
 	}
 	b.came = b.in.Bytes()
+	offheap.Populate(b.came[:b.area.data])
 	b.received = func(err error) {
 		b.mu.Lock()
 		b.awaiting = -1

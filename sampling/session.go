@@ -206,10 +206,7 @@ func (s *Session) prepare() (err error) {
 	if s.data, err = s.p.Link.Alloc(dataSize(s.max), fabric.AccessAll); err != nil {
 		return s.giveUp(fmt.Errorf("memory for measurements: %w", err))
 	}
-	mem := s.data.Bytes()
-	for i := 0; i < len(mem); i += offheap.PageSize {
-		mem[i] = 1 // the first access is not part of the link's time
-	}
+	offheap.Populate(s.data.Bytes()) // the first access is not part of the link's time
 	hello := message{Data: s.data.Key().Append(nil)}
 	if !s.opt.First {
 		if err := s.tell(hello); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/message"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Errors.
@@ -101,8 +102,9 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 	if s.reg, err = link.Alloc(2*o.Span+2*wordSize, fabric.AccessAll); err != nil {
 		return nil, fmt.Errorf("memory for the batches: %w", err)
 	}
-	// Touch all pages before the measurement; every byte depends on its offset.
 	mem := s.reg.Bytes()
+	offheap.Populate(mem) // before the measurement
+	// Every byte depends on its offset.
 	x := uint64(88172645463325252)
 	for i := range mem[:o.Span] {
 		x ^= x << 13
