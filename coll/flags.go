@@ -32,7 +32,8 @@ const (
 	// maxLoose: no more than boardOps/2, so that one is among any boardOps.
 	maxLooseFlags = boardOps / 2
 	// inquiry is the time after which a rank that waits for a line asks the others whether they
-	// have made other calls.
+	// have made other calls, if each has a processor; it is longer by the number of ranks on one. Asking
+	// connects all of them.
 	inquiry = 100 * time.Millisecond
 )
 
@@ -64,6 +65,7 @@ type board struct {
 	exposed   uint64     // number of the operation whose memory others may read, 0: none
 	withdrawn uint64     // such an operation, which has failed: see held.go for this and the next four
 	patience  time.Duration
+	inquiry   time.Duration
 	held      *InUseError
 	lost      bool // the engine is closed
 	closes    bool // the team is closed
@@ -107,6 +109,7 @@ func newBoard(t *team) *board {
 		}
 	}
 	b := &board{t: t, lines: boardLines(len(t.ranks)), awaiting: -1, patience: heldLimit}
+	b.inquiry = inquiry * time.Duration(len(t.ranks)) / time.Duration(t.processors())
 	if _, err := t.s.wake(); err != nil {
 		return nil
 	}
@@ -409,9 +412,9 @@ func (b *board) await() {
 	w, flag := b.in.Slice(b.awaiting, 8), b.next.want
 	b.sleeps(true)
 	if b.timer == nil {
-		b.timer = time.AfterFunc(inquiry, b.inquire)
+		b.timer = time.AfterFunc(b.inquiry, b.inquire)
 	} else {
-		b.timer.Reset(inquiry)
+		b.timer.Reset(b.inquiry)
 	}
 	b.unlock()
 	rma.AwaitUntil(b.t.eng, w, rma.GE, flag).Then(b.received)
@@ -515,7 +518,7 @@ func (b *board) inquire() {
 		heads = append(heads, make([]byte, headerSize))
 		h.put(heads[len(heads)-1])
 	}
-	b.timer.Reset(10 * inquiry)
+	b.timer.Reset(10 * b.inquiry)
 	b.mu.Unlock()
 	for i, r := range b.t.ranks {
 		if i == b.t.rank {
