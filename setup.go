@@ -94,7 +94,7 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 	for rank, p := range e.peers {
 		p.conn = dialer.Connector(rank)
 	}
-	if err := startProgress(e); err != nil {
+	if err := startProgress(e, dialer); err != nil {
 		return err
 	}
 	e.opened.add(func() error { e.tasks.End(); return nil }) // ends first, so that no new connection comes up
@@ -117,20 +117,20 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 
 const (
 	envProgressCPU = "RMA_PROGRESS_CPU" // the processor of the progress goroutine's thread
-	envExtraP      = "RMA_EXTRA_P"      // whether that goroutine may have a P of its own
+	envExtraP      = "RMA_EXTRA_P"      // whether the engine may add a P
 )
 
 // startProgress starts the progress goroutine as the environment says. A rank that has one P and shares
-// its processor with others keeps to it: a second one takes the processor from those.
-func startProgress(e *Engine) error {
+// its processor with others has no more than that while it computes: a second one takes the processor from those.
+func startProgress(e *Engine, d *bringup.Dialer) error {
 	v, err := settings.Environment()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case v.Text(envProgressCPU) == "":
-		extra, _ := v.Switch(envExtraP)
+	}
+	d.SpareP, _ = v.Switch(envExtraP)
+	if v.Text(envProgressCPU) == "" {
 		load, _ := e.bringup.Load(e.Rank())
-		e.prog.Start(extra && (load <= cpu.OneEach || runtime.GOMAXPROCS(0) > 1))
+		e.prog.Start(d.SpareP && (load <= cpu.OneEach || runtime.GOMAXPROCS(0) > 1))
 		return nil
 	}
 	if err := progress.StartOn(e.prog, cpu.Of(int(v.Int(envProgressCPU)))); err != nil {

@@ -20,6 +20,7 @@ import (
 // completions that are not of the measurement. Paths of other classes are surveyed later,
 // when they are first used: see survey.go. Setup path.
 func (l *Links) Calibrate(ctx context.Context, d *Dialer, p progress.Protocol) error {
+	defer d.spare()()
 	for i := range l.figures { // rails have none
 		link := l.open[i]
 		who, has := l.pairs[link.Name()]

@@ -132,7 +132,7 @@ func (n *Connection) Go(f func()) {
 		return
 	}
 	n.tasks.Add(1)
-	if !d.tasks.begin(func() { defer n.tasks.Done(); f() }) {
+	if !d.tasks.begin(func() { defer n.tasks.Done(); defer d.spare()(); f() }) {
 		n.tasks.Done()
 	}
 }

@@ -41,6 +41,9 @@ type Dialer struct {
 	prog  *progress.Engine
 	tasks *Tasks
 
+	// SpareP lets the process have a P more while connections are made, see progress.SpareP.
+	SpareP bool
+
 	mu    sync.Mutex // guards the fields that Connectors and Connections list; taken before the lock of tasks
 	peers []*Connector
 }
@@ -56,6 +59,14 @@ func NewDialer(l *Links, prog *progress.Engine, tasks *Tasks, numbers []uint8, p
 		d.peers = append(d.peers, c)
 	}
 	return d
+}
+
+// spare gives the process a P more, if it may have one, until end is called.
+func (d *Dialer) spare() (end func()) {
+	if !d.SpareP {
+		return func() {}
+	}
+	return progress.SpareP()
 }
 
 // Connector returns the Connector of that rank.
@@ -166,6 +177,7 @@ func (c *Connector) call() {
 	n.hangUp = hangUp
 	c.d.tasks.Go(func() {
 		defer hangUp(nil)
+		defer c.d.spare()()
 		n.connect(ctx)
 	})
 }

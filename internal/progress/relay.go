@@ -3,7 +3,6 @@ package progress
 import (
 	"runtime"
 	"runtime/metrics"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,35 +79,6 @@ const (
 	fullLooks  = 4
 	roomyLooks = 64
 )
-
-// ps counts the Ps that relays of this process have added.
-var ps struct {
-	mu    sync.Mutex
-	added int
-	set   int // GOMAXPROCS that they have set
-}
-
-// addPs adds d to GOMAXPROCS, unless the application has changed it after the last call with
-// d > 0, which is its decision.
-func addPs(d int) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	n := runtime.GOMAXPROCS(0)
-	if n != ps.set {
-		ps.added = 0
-	}
-	if d > 0 || ps.added > 0 {
-		runtime.GOMAXPROCS(n + d)
-		ps.added, ps.set = ps.added+d, n+d
-	}
-}
-
-// psAreOurs reports whether GOMAXPROCS is what relays have set it to.
-func psAreOurs() bool {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	return runtime.GOMAXPROCS(0) == ps.set
-}
 
 // computes reports whether goroutines of the application compute, so that the progress goroutine,
 // which has or will have a P, should sleep on the links. A waiter that has slept there would wait for a P

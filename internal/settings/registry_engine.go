@@ -162,8 +162,8 @@ var engineSettings = []Setting{
 	},
 	{
 		Env: "RMA_EXTRA_P", Type: Type{Kind: Switch}, Default: "1", EnvOnly: true,
-		What:  "1: `GOMAXPROCS` is one more while goroutines compute on all Ps, so that the engine reacts at once ([progress.md](progress.md#a-p-for-the-engine)); not if `RMA_PROGRESS_CPU` is set, or `GOMAXPROCS` is 1 and the rank shares its processors",
-		Why:   "otherwise the scheduler lets each goroutine that computes run for 10 ms before the engine",
+		What:  "1: `GOMAXPROCS` is one more while goroutines compute on all Ps, so that the engine reacts at once ([progress.md](progress.md#a-p-for-the-engine)), not if `RMA_PROGRESS_CPU` is set, or `GOMAXPROCS` is 1 and the rank shares its processors; and if it is 1, it is 2 while connections are made",
+		Why:   "otherwise the scheduler lets each goroutine that computes run for 10 ms before the engine; and beside a goroutine that waits for a peer it looks at the network every 10 ms",
 		Where: "internal/progress", Since: "0.2",
 	},
 	{
