@@ -26,13 +26,15 @@ import (
 // and returns if a thread computes there. The time until the next try doubles in that case.
 //
 // A turn of other goroutines of the process that took as long as the scheduler lets one compute
-// has run one that computes: for a while waits do without such turns until they sleep, see
-// [Spinner.Turn]. Any goroutine may call its methods.
+// has run one that computes: after several, waits do without such turns for a while, until they sleep, see
+// [Spinner.Turn]. The turn of a goroutine that waits itself, and yields, may take as long where ranks share
+// the processor, which compute meanwhile; so the time counts since the last yield of the process.
+// Any goroutine may call its methods.
 type Contention struct {
 	threads  period       // threads that want the processors
 	compute  period       // goroutines of this process that compute
 	settled  period       // after a way home
-	longs    atomic.Int32 // turns in which a goroutine may have computed, less the others
+	longs    atomic.Int32 // turns in which a goroutine may have computed, longWeight each, less the others
 	turns    atomic.Int32 // empty yields until waits spin again
 	sure     atomic.Int32 // yields that count as turns without a look at the kernel's count
 	asked    atomic.Bool  // whether the next yield switches threads
@@ -101,9 +103,11 @@ const (
 	// P away from it after 10 to 20 ms.
 	longTurn = 5 * time.Millisecond
 
-	// sureTurns is the number of long turns, less the others, after which goroutines compute: servers
-	// of HTTP had single ones.
-	sureTurns = 2
+	// sureTurns is the number of long turns, with fewer than longWeight others for each, after which
+	// goroutines compute: servers of HTTP, and ranks that share a processor and copy, had single ones. A
+	// goroutine that computes takes every second turn at least.
+	sureTurns  = 2
+	longWeight = 4
 
 	// minShared and maxShared bound the periods. The probe costs up to a time slice of the
 	// other thread, 1 to 4 ms; a period that is too long costs waits that could have spun the
@@ -158,10 +162,11 @@ func (c *Contention) Shared() bool { return c.threads.now() }
 // Hot path.
 func (c *Contention) TakesTurns() bool { return c.turns.Load() > 0 }
 
-// Computes reports whether goroutines of this process compute: in most of the last turns they have.
-// One long turn alone may have run goroutines that handle messages for each other.
+// Computes reports whether goroutines of this process compute: in several of the last turns they have.
 // Hot path.
-func (c *Contention) Computes() bool { return c.longs.Load() >= sureTurns && c.compute.now() }
+func (c *Contention) Computes() bool {
+	return c.longs.Load() > (sureTurns-1)*longWeight && c.compute.now()
+}
 
 // yield yields the processor and reports whether a thread that computes has run.
 func (c *Contention) yield() (late bool) {
@@ -235,15 +240,15 @@ func (c *Contention) turn() {
 	begun := Ticks()
 	runtime.Gosched()
 	now := Ticks()
-	c.turned(now-begun, now)
+	c.turned(now-max(begun, lastYield.Load()), now)
 }
 
-// turned is turn for a turn of the given time in ticks, which ended at now.
+// turned is turn for a turn of the given time in ticks, or of so much since a yield, which ended at now.
 func (c *Contention) turned(took, now int64) {
 	n := c.longs.Load()
 	if took >= c.long {
 		c.compute.begin(now, c.most, longest*c.most)
-		c.longs.Store(min(n+1, 2*sureTurns))
+		c.longs.Store(min(n+longWeight, 2*sureTurns*longWeight))
 	} else if n > 0 {
 		c.longs.Store(n - 1)
 	}

@@ -156,12 +156,16 @@ func TestTurnsOfGoroutines(t *testing.T) {
 	c.turned(c.long-1, Ticks())
 	require.Equal(t, Roomy.Yields/4, turns(), "a short turn")
 	c.turned(c.long, Ticks()+c.most*1000)
-	require.Zero(t, turns())
-	require.False(t, c.Computes(), "one long turn")
+	require.False(t, c.Computes())
+	require.Equal(t, Roomy.Yields/4, turns(), "one long turn")
 	c.turned(c.long, Ticks()+c.most*1000)
-	require.True(t, c.Computes())
-	c.turned(c.long-1, Ticks())
-	require.False(t, c.Computes(), "a short turn")
+	c.turned(c.long, Ticks()+c.most*1000)
+	for range longWeight {
+		require.True(t, c.Computes())
+		require.Zero(t, turns())
+		c.turned(c.long-1, Ticks())
+	}
+	require.False(t, c.Computes(), "short turns")
 	require.False(t, c.Shared(), "threads are another matter")
 	for range 20 {
 		c.turned(c.long, c.compute.until.Load())
@@ -180,6 +184,30 @@ func TestTurnsOfGoroutines(t *testing.T) {
 	s.Locked, s.Holds = true, true
 	c.compute.until.Store(0)
 	require.Zero(t, turns(), "a locked thread")
+}
+
+// A goroutine that waits, and yields, does not compute, however long its turn is.
+func TestTurnsOfWaits(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	c := NewContention(NoHome, 1)
+	for try := 0; ; try++ {
+		c.longs.Store(0)
+		waited := make(chan bool)
+		go func() {
+			for end := Ticks() + 2*c.long; Ticks() < end; {
+				Yield()
+			}
+			close(waited)
+		}()
+		begun := Ticks()
+		c.turn()
+		long := Ticks()-begun > c.long
+		<-waited
+		if long && c.longs.Load() == 0 {
+			return
+		}
+		require.Less(t, try, 100, "always taken for one that computes") // sometimes: another process may have run after the last yield
+	}
 }
 
 // A slow yield counts as a turn only if the next one has switched threads; after that, others

@@ -74,7 +74,7 @@ func (s *Spinner) Wait() int {
 	} else if s.shared = s.Contention.yield(); s.shared {
 		return s.yields
 	}
-	if s.yields&3 == 0 && !s.Locked && (s.Contention == nil || !s.Contention.compute.now()) {
+	if s.yields&3 == 0 && !s.Locked && (s.Contention == nil || !s.Contention.Computes()) {
 		// Other goroutines of this process need a turn as well, even if GOMAXPROCS is 1. Not
 		// every time: with nothing else to run, Gosched takes as long as the yield. Nor seldom:
 		// on a busy host each yield may last a time slice.

@@ -8,4 +8,5 @@ import "time"
 // on this system; a thread that sleeps gives the processor away as well, for longer.
 func Yield() {
 	time.Sleep(time.Microsecond) // sleep: the shortest that lets other processes run
+	lastYield.Store(Ticks())
 }

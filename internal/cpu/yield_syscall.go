@@ -14,6 +14,7 @@ import "golang.org/x/sys/unix"
 // find the goroutine running each time, and wait for ever.
 func Yield() {
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	lastYield.Store(Ticks())
 	preemptible(0)
 }
 
