@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Populate has the system provide the pages of b now, for a fifth to a twentieth of what page faults
-// at their first accesses would cost. b is writable and not of the Go heap; others may access it
-// meanwhile. Where the system lacks the memory, pages are provided at the first access, as ever.
+// Populate has the system provide the pages of b now, for a fraction of what page faults at their
+// first accesses would cost. b is writable and not of the Go heap; others may access it
+// meanwhile. Where the system lacks the memory, pages are provided at the first access.
 func Populate(b []byte) {
 	if len(b) == 0 {
 		return
