@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
-	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/poller"
 )
 
@@ -206,7 +205,7 @@ func (s *Session) prepare() (err error) {
 	if s.data, err = s.p.Link.Alloc(dataSize(s.max), fabric.AccessAll); err != nil {
 		return s.giveUp(fmt.Errorf("memory for measurements: %w", err))
 	}
-	offheap.Populate(s.data.Bytes()) // the first access is not part of the link's time
+	touch(s.data.Bytes()) // the first access is not part of the link's time
 	hello := message{Data: s.data.Key().Append(nil)}
 	if !s.opt.First {
 		if err := s.tell(hello); err != nil {
