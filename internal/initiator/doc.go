@@ -37,7 +37,8 @@
 //	accumulate.go       accumulates and groups, which the target's engine executes: both sides
 //	group.go            groups of puts or gets: how they are chosen, what they hold back
 //	emulated_atomic.go  atomics that links do not implement
-//	rails.go            puts and gets divided over several connections
+//	rails.go            several connections to a peer: parts of operations are posted, and end; what waits for them
+//	rails_divide.go     how puts and gets are divided over them
 //	rails_marks.go      which puts the peer has placed when one of them ends
 //	rails_pieces.go     vectors and shapes whose pieces use the rails one by one
 //	rails_ways.go       whole over which of them, or divided
