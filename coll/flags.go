@@ -32,8 +32,8 @@ const (
 	// maxLoose: no more than boardOps/2, so that one is among any boardOps.
 	maxLooseFlags = boardOps / 2
 	// inquiry is the time after which a rank that waits for a line asks the others whether they
-	// have made other calls, if each has a processor; it is longer by the number of ranks on one. Asking
-	// connects all of them.
+	// have made other calls, which connects all of them: as many times as long as ranks share a
+	// processor.
 	inquiry = 100 * time.Millisecond
 )
 
@@ -65,7 +65,6 @@ type board struct {
 	exposed   uint64     // number of the operation whose memory others may read, 0: none
 	withdrawn uint64     // such an operation, which has failed: see held.go for this and the next four
 	patience  time.Duration
-	inquiry   time.Duration
 	held      *InUseError
 	lost      bool // the engine is closed
 	closes    bool // the team is closed
@@ -74,6 +73,7 @@ type board struct {
 	left      bool // the memory is released when it does so no more
 	noted     bool // others are to wake the engine: see sleeps
 	timer     *time.Timer
+	inquiry   time.Duration // of this team
 
 	released atomic.Bool // the memory has been
 	dead     atomic.Bool
