@@ -235,7 +235,7 @@ func measureRates() memoryRates {
 	defer offheap.Free(mem, offheap.Staging)
 	all, _ := elementsOf[float64](mem) // whole pages
 	dst, src := all[:size/8], all[size/8:]
-	offheap.Populate(mem) // the first access of a page takes longer
+	offheap.Touch(mem) // the first access of a page takes longer
 	// The source of a piece is distance elements behind that of the piece before.
 	least := func(work func(dst, src []float64), distance int) float64 {
 		best := math.Inf(1)

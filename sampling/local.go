@@ -84,7 +84,7 @@ func (t *turn) registrations() error {
 		return fmt.Errorf("memory to register: %w", err)
 	}
 	defer func() { _ = offheap.Free(mem, offheap.Scratch) }() // cannot fail for memory from Alloc
-	touch(mem)                                                // like memory that contains a message
+	offheap.Touch(mem)                                        // like memory that contains a message
 	private, _ := t.s.p.Link.(fabric.PrivateReader)
 	for size := 4 << 10; size <= top; size *= 4 {
 		p := &pointSeries{size: size}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/poller"
 )
 
@@ -205,7 +206,7 @@ func (s *Session) prepare() (err error) {
 	if s.data, err = s.p.Link.Alloc(dataSize(s.max), fabric.AccessAll); err != nil {
 		return s.giveUp(fmt.Errorf("memory for measurements: %w", err))
 	}
-	touch(s.data.Bytes()) // the first access is not part of the link's time
+	offheap.Touch(s.data.Bytes()) // the first access is not part of the link's time
 	hello := message{Data: s.data.Key().Append(nil)}
 	if !s.opt.First {
 		if err := s.tell(hello); err != nil {

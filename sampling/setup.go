@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Layout of the region that each side offers for balls and messages. Words that different
@@ -26,14 +25,6 @@ const (
 // is something to measure: first the bytes that the peer writes and reads, then as many
 // that are source and destination here.
 func dataSize(maxSize int) int { return 2 * maxSize }
-
-// touch accesses all pages of mem: the hypervisor of a virtual machine may map each at its first access.
-func touch(mem []byte) {
-	offheap.Populate(mem)
-	for i := 0; i < len(mem); i += offheap.PageSize {
-		mem[i] = 1
-	}
-}
 
 // SetupSize is the length of a marshalled Setup in bytes.
 const SetupSize = 32 + fabric.RemoteKeySize

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Measurements through package rma alone, as an application would write them: op put
@@ -169,9 +170,7 @@ func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu
 			err = win.Free(ctx)
 		}
 	}()
-	for i := 0; i < offIn+2*span; i += 4096 {
-		win.Bytes()[i] = 0 // touch the page: its first use would be measured
-	}
+	offheap.Touch(win.Bytes()) // a page's first use would be measured
 	pairs := eng.Size() / 2
 	s := &engineSide{
 		eng: eng, win: win, other: (eng.Rank() + pairs) % eng.Size(), origin: eng.Rank() < pairs, size: size, span: span,

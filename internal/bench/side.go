@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/poller"
 )
 
@@ -81,10 +82,7 @@ func newSide(ctx context.Context, ctl Control, c Conn, span int, stall time.Dura
 	reg, err := c.Link.Alloc(offData+2*span, fabric.AccessAll)
 	if err == nil {
 		s.reg, s.mem = reg, reg.Bytes()
-		// Touch every page now: its first use would be measured as latency.
-		for i := 0; i < len(s.mem); i += 4096 {
-			s.mem[i] = 0
-		}
+		offheap.Touch(s.mem) // a page's first use would be measured as latency
 	}
 	if err = agree(ctx, s, err); err != nil {
 		return nil, errors.Join(err, s.close())

@@ -12,16 +12,30 @@ func Populate(b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	before := int(uintptr(unsafe.Pointer(&b[0])) % uintptr(PageSize))
-	pages := unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(&b[0]), -before)), before+len(b))
-	if !populate(pages) {
-		touch(pages)
+	if pages := whole(b); !populate(pages) {
+		access(pages)
 	}
 }
 
-// touch accesses every page.
-func touch(pages []byte) {
+// Touch is Populate, and accesses all pages: the hypervisor of a virtual machine may map each at its
+// first access. For memory whose first use is to be measured.
+func Touch(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	Populate(b)
+	access(whole(b))
+}
+
+// whole returns the pages of b, which is not empty.
+func whole(b []byte) []byte {
+	before := int(uintptr(unsafe.Pointer(&b[0])) % uintptr(PageSize))
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(&b[0]), -before)), before+len(b))
+}
+
+// access writes to every page, and changes nothing.
+func access(pages []byte) {
 	for i := 0; i < len(pages); i += PageSize {
-		atomic.AddUint32((*uint32)(unsafe.Pointer(&pages[i])), 0) // a write that changes nothing
+		atomic.AddUint32((*uint32)(unsafe.Pointer(&pages[i])), 0)
 	}
 }

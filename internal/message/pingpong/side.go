@@ -103,8 +103,8 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 		return nil, fmt.Errorf("memory for the batches: %w", err)
 	}
 	mem := s.reg.Bytes()
-	offheap.Populate(mem) // before the measurement
-	// Every byte depends on its offset.
+	offheap.Populate(mem)
+	// Touch all pages before the measurement; every byte depends on its offset.
 	x := uint64(88172645463325252)
 	for i := range mem[:o.Span] {
 		x ^= x << 13
