@@ -44,34 +44,32 @@ func (c *cursor) skip(k, n uint32) {
 func endsOnWord(addr, n uint64) bool { return n >= 8 && (addr+n)&7 == 0 }
 
 // put stores the pieces, n bytes in total, to mapped memory at dst, with the last aligned
-// word last and in one store. It reports whether that store was its last one, which is a
-// full fence against later loads.
+// word last and in one store, behind which later loads are not ordered.
 // Hot path.
-func put(dst uint64, sgl []fabric.SGE, n uint64) (fenced bool) {
+func put(dst uint64, sgl []fabric.SGE, n uint64) {
 	orderStores() // after the stores of earlier requests
 	if len(sgl) == 1 {
 		src := sgl[0].Addr
 		if !endsOnWord(dst, n) {
 			copy(fabric.BytesAt(dst, int(n)), fabric.BytesAt(src, int(n)))
-			return false
+			return
 		}
 		last := load8(src + n - 8) // before the copy: the two may overlap
 		if n > 8 {
 			copy(fabric.BytesAt(dst, int(n-8)), fabric.BytesAt(src, int(n-8)))
 		}
-		word(dst + n - 8).Store(last)
-		return true
+		release8(dst+n-8, last)
+		return
 	}
 	var c cursor
 	if !endsOnWord(dst, n) {
 		c.gather(fabric.BytesAt(dst, int(n)), sgl)
-		return false
+		return
 	}
 	c.gather(fabric.BytesAt(dst, int(n-8)), sgl)
 	var last [8]byte
 	c.gather(last[:], sgl)
-	word(dst + n - 8).Store(binary.NativeEndian.Uint64(last[:]))
-	return true
+	release8(dst+n-8, binary.NativeEndian.Uint64(last[:]))
 }
 
 // get loads n bytes of mapped memory at src into the pieces.
@@ -102,13 +100,13 @@ const leastPiece = 4 << 10
 
 // putBulk is put for requests that are long enough for a plan. The kernels fence their
 // stores, so that the last word follows them as in put. Bulk path.
-func putBulk(plan *bulk.Plan, dst uint64, sgl []fabric.SGE, n uint64) (fenced bool) {
+func putBulk(plan *bulk.Plan, dst uint64, sgl []fabric.SGE, n uint64) {
 	orderStores()
 	way := plan.Way(n)
 	if !endsOnWord(dst, n) {
 		var c cursor
 		c.gatherBulk(way, dst, n, sgl)
-		return false
+		return
 	}
 	// The last word is read before the rest is stored, as far as its piece contains it,
 	// because source and destination may overlap.
@@ -116,15 +114,14 @@ func putBulk(plan *bulk.Plan, dst uint64, sgl []fabric.SGE, n uint64) (fenced bo
 		last := load8(s.Addr + n - 8)
 		var c cursor
 		c.gatherBulk(way, dst, n-8, sgl)
-		word(dst + n - 8).Store(last)
-		return true
+		release8(dst+n-8, last)
+		return
 	}
 	var c cursor
 	var last [8]byte
 	c.gatherBulk(way, dst, n-8, sgl)
 	c.gather(last[:], sgl)
-	word(dst + n - 8).Store(binary.NativeEndian.Uint64(last[:]))
-	return true
+	release8(dst+n-8, binary.NativeEndian.Uint64(last[:]))
 }
 
 // gatherBulk copies the next n bytes of the pieces to dst and advances.

@@ -49,6 +49,10 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 		if notify && !ep.reserve(1) {
 			break
 		}
+		if wr.Op == fabric.OpRead && visible && !fenced {
+			ep.bell.fence()
+			fenced = true
+		}
 		var st fabric.Status
 		out, f := executed, true
 		if ahead > 0 {
@@ -229,25 +233,26 @@ func (c *copies) run(x *xlate, wr *fabric.WR, n uint64) (fenced bool) {
 		switch wr.Op {
 		case fabric.OpWrite:
 			orderStores() // after the stores of earlier requests
-			word(at).Store(load8(s.Addr))
+			release8(at, load8(s.Addr))
 		case fabric.OpRead:
 			store8(s.Addr, word(at).Load())
 		default:
 			store8(s.Addr, atomic8(wr.Op, at, wr.Compare, wr.Operand))
+			return true
 		}
-		return true
+		return false
 	}
 	switch large := n >= c.from.Load(); {
 	case wr.Op == fabric.OpWrite && large:
-		return putBulk(c.plan.Load(), at, wr.Local, n)
+		putBulk(c.plan.Load(), at, wr.Local, n)
 	case wr.Op == fabric.OpWrite:
-		return put(at, wr.Local, n)
+		put(at, wr.Local, n)
 	case large:
 		getBulk(c.plan.Load(), wr.Local, at, n)
 	default:
 		get(wr.Local, at, n)
 	}
-	return true
+	return false
 }
 
 // refused returns the status of a request whose key is not valid. A peer that closes

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/seed33544411/rma/internal/cpu"
 )
 
 // overlay returns the T at offset off of mapped memory b. The memory outlives the pointer
@@ -30,6 +32,13 @@ func overlays[T any](b []byte, off, n int) []T {
 // becomes a pointer by reinterpretation, as in fabric.BytesAt.
 func word(addr uint64) *atomic.Uint64 {
 	return (*atomic.Uint64)(*(*unsafe.Pointer)(unsafe.Pointer(&addr)))
+}
+
+// release8 stores the aligned 8-byte word at addr, which the caller has checked, in one store
+// behind all stores before it. It does not order later accesses behind itself, and does not
+// wait for a cache line that the peer polls: see cpu.StoreRelease.
+func release8(addr, v uint64) {
+	cpu.StoreRelease((*uint64)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), v)
 }
 
 // load8 reads 8 bytes at any address, which the caller has checked.

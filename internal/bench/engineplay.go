@@ -22,6 +22,7 @@ func (s *engineSide) await(ctx context.Context, seq uint64) error {
 	s.w.Reset()
 	for i := 0; word.load() != seq; i++ {
 		if i < lookBefore {
+			cpu.Pause() // reads without one delay the store that they wait for
 			continue
 		}
 		if s.eng.Progress() {

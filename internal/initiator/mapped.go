@@ -96,13 +96,18 @@ func TrySignal(q *Queue, sge fabric.SGE, addr uint64, rkey uint32, flag uint64, 
 		return 0
 	}
 	if q.loose == 0 && q.ready() {
-		m, need := onesided.RMW{Func: onesided.Set, Arg: v}, fabric.AccessRemoteWrite
+		need := fabric.AccessRemoteWrite
 		if add {
-			m.Func, need = onesided.Add, fabric.AccessRemoteAtomic
+			need = fabric.AccessRemoteAtomic
 		}
 		if mem := q.mapped.Reach(need, flagKey, flag, 8); mem != nil {
 			if sge.Len == 0 || q.mapped.write(sge, addr, rkey) {
-				m.Do(mem)
+				if add {
+					m := onesided.RMW{Func: onesided.Add, Arg: v}
+					m.Do(mem)
+				} else {
+					onesided.Release64(mem, v)
+				}
 				q.counts.Signals++
 				q.counts.PutBytes += uint64(sge.Len)
 				receipt = e.opt.Receipts.Issue()
@@ -157,7 +162,8 @@ func (m mapped) write(sge fabric.SGE, addr uint64, rkey uint32) bool {
 }
 
 // copyWord copies to or from the memory there, of a peer, whose address is addr: a last
-// word that is aligned last, in one store, and a word alone in one load, as links do.
+// word that is aligned last, in one store, and a word alone in one load, as links do. Only
+// stored orders later loads behind the stores.
 // Hot path.
 func copyWord(put bool, there, here []byte, addr uint64) {
 	n := len(there) - 8
@@ -165,7 +171,7 @@ func copyWord(put bool, there, here []byte, addr uint64) {
 	case put && aligned:
 		last := binary.NativeEndian.Uint64(here[n:]) // before the copy: the two may overlap
 		copy(there[:n], here)
-		onesided.Store64(there[n:], last)
+		onesided.Release64(there[n:], last)
 	case put:
 		copy(there, here)
 	case n == 0 && aligned:

@@ -308,7 +308,7 @@ func (s *Server) place(dst, src []byte) {
 	s.fence.Add(1)
 	if n := len(dst) - 8; n >= 0 && (fabric.Addr(dst)+uint64(len(dst)))%8 == 0 {
 		copy(dst[:n], src)
-		Store64(dst[n:], binary.NativeEndian.Uint64(src[n:]))
+		Release64(dst[n:], binary.NativeEndian.Uint64(src[n:]))
 		return
 	}
 	copy(dst, src)
