@@ -47,11 +47,12 @@ func (ps *fastPlans) keep(o *operation, asked call) {
 	*p = fastPlan{asked, o.call, o.meet, o.t.force.Load(), append(p.send[:0], o.send...), append(p.recv[:0], o.recv...), o.plan}
 }
 
-// fastSpins is how often the fast path looks for flags, looks times each: for about a
-// microsecond, in which ranks that make the same call at the same time answer (with four
-// times as many, calls of two and eight ranks were no faster), and during some yields, in which
-// ranks take turns that share its processor. Others wait for the board meanwhile.
-var fastSpins = cpu.SpinPolicy{Polls: 32, Yields: 8}
+// fastSpins is how often the fast path looks for flags, looks times each: for some microseconds, in which
+// ranks that make the same call at the same time answer, and during some yields, in which
+// ranks take turns that share its processor. Others wait for the board meanwhile. It pauses from the
+// beginning: on an AMD EPYC reads without a pause delay the store that they wait for, and a yield is
+// longer than most waits.
+var fastSpins = cpu.SpinPolicy{Pauses: 128, Yields: 8}
 
 // fastProgress is the number of operations after which the fast path polls the links, which end the
 // signals that it has sent, and after which calls that do not wait do not take it: the engine then

@@ -424,12 +424,12 @@ func (b *board) await() {
 // rank that runs answers, and for so many yields, in which ranks that share its processors take
 // turns. Then it waits as all other operations do: at once, if a thread that does not yield wants
 // the processor.
-var flagSpins = cpu.SpinPolicy{Polls: 32, Pauses: 32, Yields: 256, Adapt: true}
+var flagSpins = cpu.SpinPolicy{Pauses: 64, Yields: 256, Adapt: true}
 
 const (
 	// looks is the number of times that it looks in a step of the wait. Where ranks take turns it
 	// looks once: the flag comes while another rank has the processor.
-	looks = 32
+	looks = 4
 	// polled is the number of steps after which it polls the links, which takes as long as an
 	// operation for each rank that has sent messages. Their other users wait no longer than that.
 	polled = 8

@@ -352,10 +352,10 @@ const writingAt = 40
 func (b *board) write(o *operation, s *step) (wrong error, ok bool) {
 	peer := int(s.peer)
 	writing := b.area.mems[peer][b.area.lineOf(b.t.rank, o.flag)+writingAt:]
-	onesided.Store64(writing, 1)
+	onesided.Release64(writing, 1)
 	b.fence.Add(1)
 	if !b.told(peer, o.flag, o.flag<<tellBits|uint64(s.slot)) {
-		onesided.Store64(writing, 0)
+		onesided.Release64(writing, 0)
 		return nil, false // the team is being revoked
 	}
 	err := b.area.attached[peer].Write(o.mem(s.from), b.area.shownIn(b.came, o.flag, s)+uint64(s.to.off))
@@ -374,7 +374,7 @@ func (b *board) withdraw() {
 	at := b.area.lineOf(b.t.rank, b.exposed)
 	for r, mem := range b.area.mems {
 		if r != b.t.rank {
-			onesided.Store64(mem[at+tellSize-8:], b.exposed<<tellBits)
+			onesided.Release64(mem[at+tellSize-8:], b.exposed<<tellBits)
 		}
 	}
 	b.fence.Add(1)
