@@ -383,8 +383,13 @@ func (t *team) writeLines(f *figures, b *board) {
 // for other teams. All ranks have called writeLines.
 func (t *team) compareLines(f *figures, b *board) {
 	b.mu.Lock()
+	hop := uint32(0)
+	if other := t.rank ^ 1; other < len(t.ranks) {
+		hop = b.area.measureHop(t.rank, other, hopPatience)
+	}
 	ns := b.area.measureLines((t.rank + 1) % len(t.ranks))
 	b.mu.Unlock()
+	ns[3] = hop
 	StartAllreduce(t.with(figuresTag), nil, ns[:], Max).Then(func(err error) {
 		if err == nil {
 			t.s.lines.Store(&ns)

@@ -88,12 +88,11 @@ const figureSizes = 31
 const messageWork = 1000
 
 // lineWork is the work for a line of a board at each end, besides a copy of its data, in ns. A line is stored, and nothing is posted.
-const lineWork = 100
+const lineWork = 70
 
-// tellWork is the work for a store to another rank's line, lineLatency the time until it is
-// seen there, a cache line from one processor to another, and turnWork that of a wait in which
-// ranks that share processors take turns, in ns.
-const tellWork, lineLatency, turnWork = 50, 200, 200
+// tellWork is the work for a store to another rank's line, hearWork that to find it there, turnWork that
+// of a wait in which ranks that share processors take turns, and turnHop the time until such ranks see it, in ns.
+const tellWork, hearWork, turnWork, turnHop = 50, 70, 200, 200
 
 // Messages of slicesFrom bytes or more between ranks that map each other's memory, and do not take turns,
 // are copied by both ranks at the same time: each works for bothCopy of the time of the receiver alone.
@@ -266,6 +265,17 @@ func (f *figures) crowded(p int) bool { return f != nil && 0 < f.procs && 2*f.pr
 
 // apart reports whether p ranks map each other's memory, from processors of their own. f may be nil.
 func (f *figures) apart(p int) bool { return f != nil && f.boards.flags && !f.takeTurns(p) }
+
+// hop returns the time until one of p ranks sees what another one has stored, in ns.
+func (f *figures) hop(p int) float64 {
+	switch {
+	case !f.apart(p):
+		return turnHop
+	case f.lines.hop == 0: // not measured in time
+		return nearLines.hop
+	}
+	return f.lines.hop
+}
 
 // takeTurns reports whether some of p ranks share a processor.
 func (f *figures) takeTurns(p int) bool { return 0 < f.procs && f.procs < p }

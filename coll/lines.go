@@ -4,6 +4,9 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/onesided"
 )
 
 // Data that another processor has just written comes from there line by line, which takes longer than data of the
@@ -15,13 +18,17 @@ import (
 // of up to privateBytes, which are still in the cache of the processor that has written them last, and of the rest, in
 // a cache that they share or in memory. It does not follow from the latency of the path: with 140 ns two ranks took 6 ns more for a line of
 // a page, 3 for one of 128 KiB, and 1 for the rest; on other processors, with 177 ns, 25.
-type lineRates struct{ page, private, rest float64 }
+//
+// hop is the time, in ns, from a store until the other processor has seen it, as one that looks for it again and again. It
+// does not follow from the latency of messages either, most of which is work: two virtual machines' processors that shared a core
+// took 60, and 250 to 300 when the host had moved them to two cores.
+type lineRates struct{ page, private, rest, hop float64 }
 
 // nearLines are those of two near processors, for predictions without a team.
-var nearLines = lineRates{page: 0.1, private: 0.05, rest: 0.015}
+var nearLines = lineRates{page: 0.1, private: 0.05, rest: 0.015, hop: 100}
 
-// lineTimes are by how much longer a page, a piece of linePiece, and such a piece of the rest take, in ns.
-type lineTimes [3]uint32
+// lineTimes are by how much longer a page, a piece of linePiece, and such a piece of the rest take, and a hop, in ns.
+type lineTimes [4]uint32
 
 const pageBytes, privateBytes = 4 << 10, 128 << 10
 
@@ -47,7 +54,45 @@ func (a *area) writeLines(me int) bool {
 	for at := len(mine) - tellSize; at >= 0; at -= tellSize {
 		mine[at]++
 	}
+	onesided.Store64(a.ball(me), 0)
 	return true
+}
+
+// ball is the word of a rank's area by which it measures hops: not among what measureLines reads.
+func (a *area) ball(rank int) []byte { return a.bytes(rank, 1, 0, 8) }
+
+// hopsTimed is the number of round trips by which a hop is measured, and hopPatience the longest wait of each.
+const hopsTimed, hopPatience = 64, time.Millisecond
+
+// measureHop measures a hop between two ranks, which both call it, and returns it in ns to the lower one. It returns 0 if
+// the other one does not answer within patience. The lock of the board is held.
+func (a *area) measureHop(me, other int, patience time.Duration) uint32 {
+	if a.mappings == nil {
+		return 0
+	}
+	var took []int64
+	mine, theirs := a.ball(me), a.ball(other)
+	for i := uint64(1); i <= hopsTimed; i++ {
+		began := cpu.Ticks()
+		if me < other {
+			onesided.Release64(theirs, i)
+		}
+		for onesided.Load64(mine) < i {
+			if cpu.Pause(); cpu.Duration(cpu.Ticks()-began) > patience {
+				return 0
+			}
+		}
+		if me > other {
+			onesided.Release64(theirs, i)
+			continue
+		}
+		took = append(took, cpu.Ticks()-began)
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return uint32(max(1, cpu.Duration(took[len(took)/2])/2))
 }
 
 // measureLines copies what a rank has written by writeLines, and once more, and returns by how much
@@ -93,5 +138,5 @@ func copied(to, from []byte) int64 {
 
 // lineRatesOf returns what measureLines has measured, for a byte.
 func lineRatesOf(ns lineTimes) lineRates {
-	return lineRates{float64(ns[0]) / pageBytes, float64(ns[1]) / linePiece, float64(ns[2]) / linePiece}
+	return lineRates{float64(ns[0]) / pageBytes, float64(ns[1]) / linePiece, float64(ns[2]) / linePiece, float64(ns[3])}
 }

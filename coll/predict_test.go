@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,7 +65,7 @@ func TestPredict(t *testing.T) {
 		}
 		if small := first("allreduce", 8); link == "shm" {
 			require.Equal(t, "flags", small)
-			require.Equal(t, "shared", first("barrier", 0))
+			require.Equal(t, "flags", first("barrier", 0))
 			require.Equal(t, "flags", first("bcast", 8))
 			for _, op := range []string{"bcast", "reduce", "allreduce", "allgather", "alltoall"} { // the flag comes with the data
 				es, err := Predict(&p, true, op, 8, 2)
@@ -519,19 +520,57 @@ func TestLinesMeasured(t *testing.T) {
 	require.Equal(t, all[0], all[1])
 	require.NotZero(t, all[0].page+all[0].private+all[0].rest)
 	for i := range es { // the next team takes what all its ranks know, the longest
-		known := lineTimes{uint32(100 * i), 50, uint32(9 - i)}
+		known := lineTimes{uint32(100 * i), 50, uint32(9 - i), uint32(70 + i)}
 		pair[i].t.s.lines.Store(&known)
 	}
 	each(t, worlds(t, es), func(_ int, team *Team) error {
 		err := Allreduce(ctx, team, nil, []int64{1}, Sum)
-		if f := team.t.told.Load(); err == nil && f.lines != lineRatesOf(lineTimes{100, 50, 9}) {
+		if f := team.t.told.Load(); err == nil && f.lines != lineRatesOf(lineTimes{100, 50, 9, 71}) {
 			err = fmt.Errorf("%+v", f.lines)
 		}
 		return err
 	})
 	b := pair[0].t.board
 	require.Less(t, lineRatesOf(b.area.measureLines(1)).time(1<<20), 1e9)
+	write := func() {
+		for _, team := range pair {
+			require.True(t, team.t.board.area.writeLines(team.Rank()))
+		}
+	}
+	write()
+	require.Zero(t, b.area.measureHop(0, 1, time.Microsecond), "the other rank does not answer")
+	write()
+	other := make(chan uint32)
+	go func() { other <- pair[1].t.board.area.measureHop(1, 0, testutil.Limit) }()
+	require.NotZero(t, b.area.measureHop(0, 1, testutil.Limit))
+	require.Zero(t, <-other, "the lower rank has it")
 	require.NoError(t, pair[0].Close())
 	require.False(t, b.area.writeLines(0))
 	require.Zero(t, b.area.measureLines(1), "it has let go of the areas")
+	require.Zero(t, b.area.measureHop(0, 1, testutil.Limit), "it has let go of the areas")
+}
+
+// What others see later counts once for a message by flags, and for shared memory once when it is
+// told and half as long again where it is read.
+func TestPredictHops(t *testing.T) {
+	p := sampling.Defaults("shm")
+	for _, x := range []struct {
+		op   string
+		alg  algorithm
+		hops float64
+	}{{"barrier", algFlags, 1}, {"bcast", algFlags, 1}, {"allreduce", algFlags, 1}, {"bcast", algShared, 1.5}, {"allgather", algShared, 1.5}} {
+		for _, procs := range []int{0, 2, 1} {
+			c, err := callOf(x.op, 8, 2)
+			require.NoError(t, err)
+			c.alg = x.alg
+			f, g := figuresOf(&p, true, memoryRates{}), figuresOf(&p, true, memoryRates{})
+			f.procs, g.procs = procs, procs
+			f.lines.hop, g.lines.hop = 100, 1100
+			want := 1000 * x.hops
+			if procs == 1 {
+				want = 0
+			}
+			require.InDelta(t, want, g.estimate(c, 2, 8)-f.estimate(c, 2, 8), 1e-6, "%+v, %d processors", x, procs)
+		}
+	}
 }

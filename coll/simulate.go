@@ -125,6 +125,9 @@ func (s *simulation) send(m moment, st *step) {
 	cpu.take(m.rank, m.ns, false)
 	if s.ranks[m.rank].flags { // a store, not a message of the link
 		cost.send = lineWork + at(&s.local().Copy, st.from.n)
+		if s.apart(len(s.ranks)) {
+			cost.latency = s.hop(len(s.ranks))
+		}
 	}
 	cpu.free += cost.send
 	sent := cpu.free
@@ -214,7 +217,7 @@ func (s *simulation) tell(m moment, st *step) {
 			continue
 		}
 		cpu.free += tellWork
-		heard := cpu.free + lineLatency
+		heard := cpu.free + s.hop(len(s.ranks))
 		peer := &s.states[r]
 		peer.told[m.rank] = append(peer.told[m.rank], tale{st.slot, heard})
 		if i := peer.hears; i != none && s.ranks[r].steps[i].peer == m.rank {
@@ -239,7 +242,10 @@ func (s *simulation) hear(m moment, st *step) {
 		return
 	}
 	cpu := s.procs[m.rank]
-	if cpu.take(m.rank, m.ns, false); s.turns && len(told) == i+1 {
+	switch cpu.take(m.rank, m.ns, false); {
+	case !s.turns:
+		cpu.free += hearWork
+	case len(told) == i+1:
 		cpu.free += turnWork
 	}
 	s.done(m.rank, m.step, cpu.free)
@@ -278,7 +284,7 @@ func (s *simulation) work(m moment, st *step) {
 	cpu := s.procs[m.rank]
 	cpu.take(m.rank, m.ns, false)
 	if owner := -1 - st.from.buf; st.from.buf < 0 && owner != m.rank {
-		cpu.free += lineLatency
+		cpu.free += s.hop(len(s.ranks)) / 2 // nobody has to be told that the line has changed
 		if s.apart(len(s.ranks)) {
 			cpu.free += s.lines.time(st.from.n)
 		}
