@@ -62,7 +62,7 @@ func (a *area) writeLines(me int) bool {
 func (a *area) ball(rank int) []byte { return a.bytes(rank, 1, 0, 8) }
 
 // hopsTimed is the number of round trips by which a hop is measured, and hopPatience the longest wait of each.
-const hopsTimed, hopPatience = 64, time.Millisecond
+const hopsTimed, hopPatience = 64, 10 * time.Millisecond
 
 // measureHop measures a hop between two ranks, which both call it, and returns it in ns to the lower one. It returns 0 if
 // the other one does not answer within patience. The lock of the board is held.

@@ -550,17 +550,28 @@ func TestLinesMeasured(t *testing.T) {
 	require.Zero(t, b.area.measureHop(0, 1, testutil.Limit), "it has let go of the areas")
 }
 
-// What others see later counts once for a message by flags, and for shared memory once when it is
-// told and half as long again where it is read.
+// A hop counts once for a message by flags, and for shared memory once when it is told and half as long again where
+// it is read. To write lines that others have read, in an area or a ring, takes as many hops as takeBackAhead lines go in.
 func TestPredictHops(t *testing.T) {
 	p := sampling.Defaults("shm")
+	const lines = 16 << 10 / 64.
 	for _, x := range []struct {
 		op   string
 		alg  algorithm
+		n    int
 		hops float64
-	}{{"barrier", algFlags, 1}, {"bcast", algFlags, 1}, {"allreduce", algFlags, 1}, {"bcast", algShared, 1.5}, {"allgather", algShared, 1.5}} {
+	}{
+		{"barrier", algFlags, 0, 1},
+		{"bcast", algFlags, 8, 1},
+		{"allreduce", algFlags, 8, 1},
+		{"bcast", algShared, 64, 1.5 + 1./takeBackAhead},
+		{"allgather", algShared, 64, 1.5 + 1./takeBackAhead},
+		{"bcast", algShared, 16 << 10, 1.5 + lines/takeBackAhead},
+		{"reduce", algBinomial, 16 << 10, lines / takeBackAhead},
+		{"bcast", algBinomial, 1 << 20, 0}, // it is fetched
+	} {
 		for _, procs := range []int{0, 2, 1} {
-			c, err := callOf(x.op, 8, 2)
+			c, err := callOf(x.op, x.n, 2)
 			require.NoError(t, err)
 			c.alg = x.alg
 			f, g := figuresOf(&p, true, memoryRates{}), figuresOf(&p, true, memoryRates{})
@@ -570,7 +581,7 @@ func TestPredictHops(t *testing.T) {
 			if procs == 1 {
 				want = 0
 			}
-			require.InDelta(t, want, g.estimate(c, 2, 8)-f.estimate(c, 2, 8), 1e-6, "%+v, %d processors", x, procs)
+			require.InDelta(t, want, g.estimate(c, 2, x.n)-f.estimate(c, 2, x.n), 1e-6, "%+v, %d processors", x, procs)
 		}
 	}
 }

@@ -129,6 +129,9 @@ func (s *simulation) send(m moment, st *step) {
 			cost.latency = s.hop(len(s.ranks))
 		}
 	}
+	if !cost.fetched && !s.ranks[m.rank].flags { // into a ring that the receiver has read before
+		cost.send += s.takeBack(len(s.ranks), st.from.n)
+	}
 	cpu.free += cost.send
 	sent := cpu.free
 	if !inline && !cost.fetched {
@@ -290,6 +293,9 @@ func (s *simulation) work(m moment, st *step) {
 		}
 	} else if st.kind == stepRead && st.line == second && s.apart(len(s.ranks)) { // what the peer has made
 		cpu.free += s.lines.time(st.from.n)
+	}
+	if st.to.buf < 0 { // others have read it in an operation before
+		cpu.free += s.takeBack(len(s.ranks), st.to.n)
 	}
 	cpu.free += work
 	s.done(m.rank, m.step, cpu.free)
