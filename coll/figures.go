@@ -223,10 +223,11 @@ func (m memoryRates) times(n float64) memoryRates {
 // rates are the rates of this processor, measured once in a process.
 var rates = sync.OnceValue(measureRates)
 
-// measureRates measures them. It takes some milliseconds. Its memory is none of the
+// measureRates measures them, as the least of some rounds, which are short: while a job starts, other threads
+// of its ranks disturb most of those that take half a millisecond. It takes some milliseconds. Its memory is none of the
 // heap's, whose first collection it would start. Without memory, data is taken to stay in the fastest caches.
 func measureRates() memoryRates {
-	const size, piece = 4 << 20, 64 << 10
+	const size, piece, rounds = 1 << 20, 64 << 10, 12
 	mem, err := offheap.Alloc(2*size, offheap.Staging)
 	if err != nil {
 		return memoryRates{}
@@ -238,7 +239,7 @@ func measureRates() memoryRates {
 	// The source of a piece is distance elements behind that of the piece before.
 	least := func(work func(dst, src []float64), distance int) float64 {
 		best := math.Inf(1)
-		for range 3 {
+		for range rounds {
 			began := time.Now()
 			for from, to := 0, 0; to < len(dst); from, to = from+distance, to+piece/8 {
 				work(dst[to:to+piece/8], src[from:from+piece/8])
