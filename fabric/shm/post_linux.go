@@ -29,9 +29,9 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	if s := ep.state.Load(); s != stateUp {
 		return 0, refusal(s)
 	}
-	visible, fenced := false, true // the peer has something to see; a fence follows it
-	quiet := true                  // it need not see it soon
-	ahead := 0                     // number of wrs[n:] that are executed already
+	visible := false // the peer has something to see
+	quiet := true    // it need not see it soon
+	ahead := 0       // number of wrs[n:] that are executed already
 	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
 		if reason := softlink.CheckShape(wr, &ep.link.caps); reason != "" {
@@ -49,17 +49,12 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 		if notify && !ep.reserve(1) {
 			break
 		}
-		if wr.Op == fabric.OpRead && visible && !fenced {
-			ep.bell.fence()
-			fenced = true
-		}
 		var st fabric.Status
-		out, f := executed, true
+		out := executed
 		if ahead > 0 {
 			ahead--
-		} else if st, out, f = ep.execute(wr); out == isFar {
+		} else if st, out = ep.execute(wr); out == isFar {
 			st, out, ahead = ep.far(wrs[n:])
-			f = true
 		}
 		if out == needsPeer {
 			ep.q.push(wr)
@@ -73,11 +68,10 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 			return n, nil
 		}
 		if wr.Op != fabric.OpRead {
-			visible, fenced = true, f
+			visible = true
 			quiet = quiet && wr.Flags&(fabric.FlagQuiet|fabric.FlagNotify) == fabric.FlagQuiet
 			if notify {
 				ep.out.pushNotify(wr.Imm, uint32(wr.Len()))
-				fenced = true
 			}
 		}
 		if wr.Flags&fabric.FlagSignaled != 0 {
@@ -94,9 +88,7 @@ func (ep *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 		ep.advance()
 	}
 	if visible && ep.isUp() {
-		if !fenced {
-			ep.bell.fence()
-		}
+		ep.bell.settle()
 		ep.bell.tell(quiet)
 	}
 	return n, err
@@ -159,13 +151,11 @@ func (ep *endpoint) Do(wr *fabric.WR) bool {
 	if x == nil || x.mem == 0 {
 		return false
 	}
-	fenced := ep.link.copies.run(x, wr, n)
+	ep.link.copies.run(&ep.bell, x, wr, n)
 	if wr.Op == fabric.OpRead {
 		return true // nothing changed for the peer
 	}
-	if !fenced {
-		ep.bell.fence()
-	}
+	ep.bell.settle()
 	ep.bell.tell(wr.Flags&fabric.FlagQuiet != 0)
 	return true
 }
@@ -202,32 +192,39 @@ func (ep *endpoint) Stored(quiet bool) {
 	}
 }
 
-// execute executes wr now if its memory is mapped. fenced: a full fence follows its stores.
-func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome, fenced bool) {
+// execute executes wr now if its memory is mapped.
+func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome) {
 	if !ep.link.keys.CheckLocal(wr) {
-		return fabric.StatusLocalProtection, executed, false
+		return fabric.StatusLocalProtection, executed
 	}
 	n := wr.Len()
 	if n == 0 { // accesses nothing: no key is checked, as on a device
-		return fabric.StatusOK, executed, false
+		return fabric.StatusOK, executed
 	}
 	x := ep.lookup(wr.RKey, wr.RemoteAddr, n, softlink.RemoteNeed(wr.Op))
 	if x == nil {
 		if !ep.isUp() {
-			return 0, epDown, false
+			return 0, epDown
 		}
-		return ep.refused(), executed, false
+		return ep.refused(), executed
 	}
 	if x.mem == 0 {
-		return 0, isFar, false
+		return 0, isFar
 	}
-	return fabric.StatusOK, executed, ep.link.copies.run(x, wr, n)
+	ep.link.copies.run(&ep.bell, x, wr, n)
+	return fabric.StatusOK, executed
 }
 
 // run executes wr, which has been checked and whose n bytes, at least one, lie in the
-// mapped region x. fenced: a full fence follows its stores.
+// mapped region x. What loads does so behind the stores of the requests before it: reads, and
+// atomics, of which those that store are fences as well.
 // Hot path.
-func (c *copies) run(x *xlate, wr *fabric.WR, n uint64) (fenced bool) {
+func (c *copies) run(bell *doorbell, x *xlate, wr *fabric.WR, n uint64) {
+	if wr.Op == fabric.OpWrite {
+		bell.loose = true
+	} else {
+		bell.settle()
+	}
 	at := x.mem + (wr.RemoteAddr - x.base)
 	if s := &wr.Local[0]; n == 8 && s.Len == 8 && at&7 == 0 {
 		switch wr.Op {
@@ -238,9 +235,8 @@ func (c *copies) run(x *xlate, wr *fabric.WR, n uint64) (fenced bool) {
 			store8(s.Addr, word(at).Load())
 		default:
 			store8(s.Addr, atomic8(wr.Op, at, wr.Compare, wr.Operand))
-			return true
 		}
-		return false
+		return
 	}
 	switch large := n >= c.from.Load(); {
 	case wr.Op == fabric.OpWrite && large:
@@ -252,7 +248,6 @@ func (c *copies) run(x *xlate, wr *fabric.WR, n uint64) (fenced bool) {
 	default:
 		get(wr.Local, at, n)
 	}
-	return false
 }
 
 // refused returns the status of a request whose key is not valid. A peer that closes
@@ -339,7 +334,7 @@ func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more in
 		if !ep.isUp() {
 			return 0, epDown, 0
 		}
-		if st, out, _ = ep.execute(wr); out != isFar { // an announcement may have mapped the region
+		if st, out = ep.execute(wr); out != isFar { // an announcement may have mapped the region
 			ep.bell.fence()
 			return st, out, 0
 		}
@@ -388,12 +383,24 @@ type doorbell struct {
 	sock   int
 	woken  uint64 // value of the peer's sleep word at the last wake message
 	failed bool   // the kernel had no memory for the last wake message
+	loose  bool   // no fence has followed the last stores
 	word   atomic.Uint64
 }
 
 // fence orders stores before it ahead of loads after it: a sequentially consistent store to
 // a local word, followed by an atomic load.
-func (d *doorbell) fence() { d.word.Store(0) }
+func (d *doorbell) fence() {
+	d.loose = false
+	d.word.Store(0)
+}
+
+// settle is fence, if none has followed the last stores.
+// Hot path.
+func (d *doorbell) settle() {
+	if d.loose {
+		d.fence()
+	}
+}
 
 // wake wakes the peer if it sleeps. The caller must have put a full fence between its
 // stores and the call (fence, or an atomic store as the last one). Ordering partner:

@@ -136,7 +136,7 @@ func (ep *endpoint) executeQueued(r *request) (done, gone bool) {
 	if r.wr.Flags&fabric.FlagNotify != 0 && !ep.reserve(1) {
 		return false, true
 	}
-	st, out, _ := ep.execute(&r.wr)
+	st, out := ep.execute(&r.wr)
 	if out == isFar {
 		one := [1]fabric.WR{r.wr}
 		st, out, _ = ep.far(one[:])
