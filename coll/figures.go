@@ -267,8 +267,8 @@ func (f *figures) crowded(p int) bool { return f != nil && 0 < f.procs && 2*f.pr
 // apart reports whether p ranks map each other's memory, from processors of their own. f may be nil.
 func (f *figures) apart(p int) bool { return f != nil && f.boards.flags && !f.takeTurns(p) }
 
-// hop returns the time until one of p ranks sees what another one has stored, in ns.
-func (f *figures) hop(p int) float64 {
+// hopOf returns the time until one of p ranks sees what another one has stored, in ns.
+func (f *figures) hopOf(p int) float64 {
 	switch {
 	case !f.apart(p):
 		return turnHop
@@ -276,18 +276,6 @@ func (f *figures) hop(p int) float64 {
 		return nearLines.hop
 	}
 	return f.lines.hop
-}
-
-// takeBackAhead is how many cache lines a processor takes back at a time from one that has read them. Two ranks with a hop of
-// 250 ns took 8 to 10 ns a line longer to write 64 KiB to 1 MiB of their areas, or of rings, than the work takes.
-const takeBackAhead = 28
-
-// takeBack returns by how much longer one of p ranks takes to write n bytes that another one has read before, in ns.
-func (f *figures) takeBack(p, n int) float64 {
-	if !f.apart(p) {
-		return 0
-	}
-	return f.hop(p) / takeBackAhead * float64(n) / 64
 }
 
 // takeTurns reports whether some of p ranks share a processor.

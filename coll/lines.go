@@ -70,7 +70,7 @@ func (a *area) measureHop(me, other int, patience time.Duration) uint32 {
 	if a.mappings == nil {
 		return 0
 	}
-	var took []int64
+	var took []int64 // on the lower rank
 	mine, theirs := a.ball(me), a.ball(other)
 	for i := uint64(1); i <= hopsTimed; i++ {
 		began := cpu.Ticks()
@@ -86,13 +86,9 @@ func (a *area) measureHop(me, other int, patience time.Duration) uint32 {
 			onesided.Release64(theirs, i)
 			continue
 		}
-		took = append(took, cpu.Ticks()-began)
+		took = append(took, max(1, int64(cpu.Duration(cpu.Ticks()-began))/2))
 	}
-	if len(took) == 0 {
-		return 0
-	}
-	slices.Sort(took)
-	return uint32(max(1, cpu.Duration(took[len(took)/2])/2))
+	return median(took)
 }
 
 // measureLines copies what a rank has written by writeLines, and once more, and returns by how much
@@ -122,11 +118,16 @@ func moreTime(to, from []byte, piece, distance int) uint32 {
 		first := copied(to, from[at:at+piece])
 		more = append(more, max(0, first-copied(to, from[at:at+piece])))
 	}
-	if len(more) == 0 {
+	return median(more)
+}
+
+// median returns the median of times in ns, which it sorts; 0 of none.
+func median(ns []int64) uint32 {
+	if len(ns) == 0 {
 		return 0
 	}
-	slices.Sort(more)
-	return uint32(min(more[len(more)/2], math.MaxUint32))
+	slices.Sort(ns)
+	return uint32(min(ns[len(ns)/2], math.MaxUint32))
 }
 
 // copied returns the time of a copy in ns.

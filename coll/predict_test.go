@@ -381,11 +381,23 @@ func TestParseCosts(t *testing.T) {
 	}
 }
 
+// laterBy returns by how much later, in ns, an operation by 2 ranks is predicted to end with other rates of lines.
+func laterBy(t *testing.T, op string, alg algorithm, n, procs int, from, to lineRates) float64 {
+	p := sampling.Defaults("shm")
+	c, err := callOf(op, n, 2)
+	require.NoError(t, err)
+	c.alg = alg
+	f := figuresOf(&p, true, memoryRates{})
+	f.procs, f.lines = procs, from
+	before := f.estimate(c, 2, n)
+	f.lines = to
+	return f.estimate(c, 2, n) - before
+}
+
 // What a rank reads that another one has written in the operation comes from that rank's processor, at
 // the rates that were measured, unless ranks take turns on their processors: out of areas, in
 // messages with their header, and in the memory of calls.
 func TestPredictLinesOfOthers(t *testing.T) {
-	p := sampling.Defaults("shm")
 	for _, x := range []struct {
 		op    string
 		alg   algorithm
@@ -401,17 +413,13 @@ func TestPredictLinesOfOthers(t *testing.T) {
 		{"allreduce", algSingle, 1 << 20, 1 << 19}, // the share that the other has reduced
 	} {
 		for _, procs := range []int{0, 2, 1} {
-			c, err := callOf(x.op, x.n, 2)
-			require.NoError(t, err)
-			c.alg = x.alg
-			f, g := figuresOf(&p, true, memoryRates{}), figuresOf(&p, true, memoryRates{})
-			f.procs, g.procs = procs, procs
-			f.lines, g.lines = lineRates{}, lineRates{page: 30, private: 20, rest: 10}
-			want := g.lines.time(x.lines)
+			slow := lineRates{page: 30, private: 20, rest: 10}
+			want := slow.time(x.lines)
 			if procs == 1 {
 				want = 0
 			}
-			require.InDelta(t, want, g.estimate(c, 2, x.n)-f.estimate(c, 2, x.n), want/4, "%+v, %d processors", x, procs)
+			later := laterBy(t, x.op, x.alg, x.n, procs, lineRates{}, slow)
+			require.InDelta(t, want, later, want/4, "%+v, %d processors", x, procs)
 		}
 	}
 }
@@ -553,7 +561,6 @@ func TestLinesMeasured(t *testing.T) {
 // A hop counts once for a message by flags, and for shared memory once when it is told and half as long again where
 // it is read. To write lines that others have read, in an area or a ring, takes as many hops as takeBackAhead lines go in.
 func TestPredictHops(t *testing.T) {
-	p := sampling.Defaults("shm")
 	const lines = 16 << 10 / 64.
 	for _, x := range []struct {
 		op   string
@@ -571,17 +578,12 @@ func TestPredictHops(t *testing.T) {
 		{"bcast", algBinomial, 1 << 20, 0}, // it is fetched
 	} {
 		for _, procs := range []int{0, 2, 1} {
-			c, err := callOf(x.op, x.n, 2)
-			require.NoError(t, err)
-			c.alg = x.alg
-			f, g := figuresOf(&p, true, memoryRates{}), figuresOf(&p, true, memoryRates{})
-			f.procs, g.procs = procs, procs
-			f.lines.hop, g.lines.hop = 100, 1100
 			want := 1000 * x.hops
 			if procs == 1 {
 				want = 0
 			}
-			require.InDelta(t, want, g.estimate(c, 2, x.n)-f.estimate(c, 2, x.n), 1e-6, "%+v, %d processors", x, procs)
+			later := laterBy(t, x.op, x.alg, x.n, procs, lineRates{hop: 100}, lineRates{hop: 1100})
+			require.InDelta(t, want, later, 1e-6, "%+v, %d processors", x, procs)
 		}
 	}
 }
