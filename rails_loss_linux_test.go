@@ -169,8 +169,19 @@ func TestScriptsAcrossFailedQueuePairs(t *testing.T) {
 }
 
 // The ports of rail 0 fail in silence, one after the other, until tcp carries the connection: scripts of all one-sided
-// operations and messages go on, atomics are refused alone, and other rails as well as memory registered later are used.
+// operations and messages go on, and other rails as well as memory registered later are used. Atomics of the device are
+// refused alone, and those that the target's processor executes go on.
 func TestScriptsCarriedOnByTCP(t *testing.T) {
+	for who, without := range map[string][]int{"device": append([]int{4}, atomicSteps...), "host": nil} { // 4: signals that add
+		t.Run("ibv-atomics-"+who, func(t *testing.T) {
+			t.Setenv(links.EnvAtomics, who)
+			carriedByTCP(t, without, map[string]error{"device": fabric.ErrNotSupported}[who])
+		})
+	}
+}
+
+// carriedByTCP does so with the steps that are not in without; atomics then end with want.
+func carriedByTCP(t *testing.T, without []int, want error) {
 	a, b := testutil.RDMAPair(t)
 	es := openWith(t, 2, "", func(c *Config) {
 		c.Device, c.Rails, c.PeerTimeout = a, b, 20*time.Second
@@ -189,7 +200,6 @@ func TestScriptsCarriedOnByTCP(t *testing.T) {
 		}
 		return n
 	}
-	without := append([]int{4}, atomicSteps...) // signals that add as well
 	losing(t, es, cut, func() { runScripts(t, es, without...) })
 	testutil.Eventually(t, testutil.Limit, func() bool { return cut() == 0 }, "tcp carries the connection")
 	runScripts(t, es, without...)
@@ -200,8 +210,8 @@ func TestScriptsCarriedOnByTCP(t *testing.T) {
 	for r, e := range es {
 		p := e.Peer(1 - r)
 		_, err := p.FetchAdd(keys[1-r].At(8), 1).Wait(ctx)
-		require.ErrorIs(t, err, fabric.ErrNotSupported)
-		require.ErrorIs(t, p.Signal(keys[1-r].At(8), SignalAdd, 1).Wait(ctx), fabric.ErrNotSupported)
+		require.ErrorIs(t, err, want)
+		require.ErrorIs(t, p.Signal(keys[1-r].At(8), SignalAdd, 1).Wait(ctx), want)
 		require.NoError(t, p.Signal(keys[1-r].At(8), SignalSet, 1).Wait(ctx))
 	}
 	messaging(t, es)

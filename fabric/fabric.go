@@ -144,8 +144,9 @@ type Carried interface {
 	// CarryOn says how carriers are created. It is called before the first endpoint is.
 	CarryOn(by func(EndpointOptions) (Endpoint, error))
 
-	// Carries reports whether the requests of ep are carried by the other link. Any goroutine may call it.
-	Carries(ep Endpoint) bool
+	// Carries reports whether the requests of ep are carried by the other link, and whether atomics over it then exclude
+	// those that others post over the first. Any goroutine may call it.
+	Carries(ep Endpoint) (is, atomics bool)
 
 	// Completed makes a completion of a carrier one of the endpoint that it carries. It returns false if there
 	// is none, or the next Poll returns it. It leaves completions of other endpoints as they are. Owner's.

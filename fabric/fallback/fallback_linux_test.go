@@ -220,16 +220,17 @@ func TestBadAddresses(t *testing.T) {
 // carrying is a link whose endpoint the second link carries.
 type carrying struct {
 	*sim.Link
-	by  func(fabric.EndpointOptions) (fabric.Endpoint, error)
-	ep  fabric.Endpoint
-	got []fabric.Completion
+	by      func(fabric.EndpointOptions) (fabric.Endpoint, error)
+	ep      fabric.Endpoint
+	atomics bool
+	got     []fabric.Completion
 }
 
 const carrierID = 1 << 31
 
 func (l *carrying) CarryOn(by func(fabric.EndpointOptions) (fabric.Endpoint, error)) { l.by = by }
 
-func (l *carrying) Carries(ep fabric.Endpoint) bool { return ep == l.ep }
+func (l *carrying) Carries(ep fabric.Endpoint) (is, atomics bool) { return ep == l.ep, l.atomics }
 
 func (l *carrying) Completed(c *fabric.Completion) bool {
 	if c.EP != carrierID {
@@ -247,7 +248,7 @@ func TestCarriers(t *testing.T) {
 	var eps [2]fabric.Endpoint
 	for i, l := range ls {
 		var err error
-		firsts[i] = &carrying{Link: sims[i]}
+		firsts[i] = &carrying{Link: sims[i], atomics: i == 0}
 		ls[i], err = New(firsts[i], l.second)
 		require.NoError(t, err)
 		require.NoError(t, fds.Close(l.fd)) // of the link that is not used
@@ -257,7 +258,7 @@ func TestCarriers(t *testing.T) {
 		require.NoError(t, err)
 		over, atomics := ls[i].Over(firsts[i].ep)
 		require.Equal(t, "tcp", over.Name())
-		require.False(t, atomics)
+		require.Equal(t, firsts[i].atomics, atomics)
 	}
 	ctx, done := testutil.Context(t, testutil.Limit), make(chan error, 1)
 	addrs := [2][]byte{eps[0].Address(), eps[1].Address()}

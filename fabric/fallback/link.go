@@ -146,8 +146,10 @@ func (l *Link) Over(ep fabric.Endpoint) (fabric.Link, bool) {
 	if atomics, is := l.over[ep]; is {
 		return l.second, atomics
 	}
-	if l.carried != nil && l.carried.Carries(ep) {
-		return l.second, false
+	if l.carried != nil {
+		if is, atomics := l.carried.Carries(ep); is {
+			return l.second, atomics
+		}
 	}
 	return l.Link, true
 }

@@ -2,6 +2,7 @@ package ibv
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -11,8 +12,10 @@ import (
 
 // The last port of an endpoint is another link's endpoint, its carrier (fabric.Carried): it is the last attempt at a
 // connection, when no port of verbs is left. The requests that are kept are posted to it with the numbers of their
-// slots, all signalled; its completions free the slots as the device's do. Atomics become empty writes, which complete with
-// StatusApart: they would not exclude those of the device. The endpoint stays with its carrier, and ends with it.
+// slots, all signalled; its completions free the slots as the device's do. Atomics of the device become empty writes, which
+// complete with StatusApart: the carrier's would not exclude them. Those that the peer's processor executes (letter.go) are
+// the carrier's own from then on: those in flight that the peer has read are answered in the letter of kindReady, the others
+// are posted to the carrier. The endpoint stays with its carrier, and ends with it.
 
 // carriedBit marks the IDs of carriers. Below it are generation and place of the endpoint, as in the IDs of its requests.
 const carriedBit = 1 << 31
@@ -58,8 +61,17 @@ func (r *resumption) carried(ctx context.Context, by *fabric.Courier) error {
 		}
 		return fmt.Errorf("%w: %w", errNoPort, err)
 	}
-	if err := r.own(by, r.adopt); err != nil {
+	if err := r.own(by, func() error {
+		if err := r.adopt(); err != nil {
+			return err
+		}
+		r.mine.answers = e.mail.untold()
+		return nil
+	}); err != nil {
 		return err
+	}
+	if len(r.mine.answers) > maxAsks {
+		return errBadTally
 	}
 	r.mine.kind = kindReady
 	if err := by.Send(ctx, r.mine.append(nil)); err != nil {
@@ -103,6 +115,12 @@ func (r *resumption) carriedOn() error {
 	if r.failed {
 		return errUncarried
 	}
+	if !e.mail.told(r.theirs.answers) {
+		return errBadLetter
+	}
+	if e.state.Load() != stSuspended { // an answer has ended it
+		return errOver
+	}
 	r.list = make([]fabric.WR, chainMax)
 	e.apart, r.why = false, nil
 	e.carried.Store(true)
@@ -134,6 +152,7 @@ func (r *resumption) carryOn() {
 // carriedAs makes w of a request that is kept.
 func (r *resumption) carriedAs(seq uint32, w *fabric.WR) {
 	x := &r.of(seq).wr
+	e := r.e
 	*w = fabric.WR{ID: uint64(seq), Op: fabric.OpWrite, Flags: fabric.FlagSignaled, Local: pieces(x.SGL), RemoteAddr: x.RemoteAddr, RKey: x.RKey}
 	if x.Flags&verbs.SendFence != 0 {
 		w.Flags |= fabric.FlagFence
@@ -142,16 +161,107 @@ func (r *resumption) carriedAs(seq uint32, w *fabric.WR) {
 	case verbs.OpRead:
 		w.Op = fabric.OpRead
 	case verbs.OpFetchAdd, verbs.OpCmpSwap:
-		s := &r.e.slots[seq&r.e.mask()]
-		heal(r.e, s)
-		s.flags |= slotApart
-		w.Local = nil
+		s := &e.slots[seq&e.mask()]
+		if heal(e, s); !e.l.noAtomics {
+			s.flags |= slotApart
+			w.Local = nil
+			break
+		}
+		w.Op, w.Compare, w.Operand = s.op, x.Compare, x.Operand
 	case verbs.OpWriteWithImm, verbs.OpSendWithImm:
 		w.Flags |= fabric.FlagNotify
 		w.Imm = x.Imm
+	case verbs.OpSend:
+		if len(x.SGL) > 0 {
+			e.mail.carriedAs(seq, w)
+			return
+		}
 	}
-	if x.Flags&verbs.SendInline != 0 {
+	if x.Flags&verbs.SendInline != 0 || e.mail.holds(x) {
 		w.Flags |= fabric.FlagInline
+	}
+}
+
+// unread reports whether the peer has not read the letter in a slot, as adopt knows.
+func (m *mailbox) unread(seq uint32) bool {
+	return int32(seq-m.e.head) >= 0 && len(m.e.again.of(seq).wr.SGL) > 0
+}
+
+// untold returns the answers that the peer has not read.
+func (m *mailbox) untold() (answers []letter) {
+	if m == nil {
+		return nil
+	}
+	for i := m.e.head; i != m.e.tail; i++ {
+		if m.e.slots[i&m.e.mask()].flags&slotAnswer != 0 && m.unread(i) {
+			x, _ := readLetter(m.sent(i))
+			answers = append(answers, x)
+		}
+	}
+	return answers
+}
+
+// sent returns the letter in a slot.
+func (m *mailbox) sent(seq uint32) []byte {
+	return m.mem[int(seq&m.e.mask())*letterSize:][:letterSize]
+}
+
+// holds reports whether the payload of a request is in the mailbox, whose memory the carrier does not know.
+func (m *mailbox) holds(x *verbs.SendWR) bool {
+	return m != nil && len(x.SGL) == 1 && x.SGL[0].LKey == m.reg.LKey()
+}
+
+// carriedAs makes w of the letter in a slot, which the peer has not read: the carrier does what it asks for. Answers were
+// told, and are empty writes.
+func (m *mailbox) carriedAs(seq uint32, w *fabric.WR) {
+	w.Local = nil
+	x, _ := readLetter(m.sent(seq))
+	switch x.kind {
+	case letterNotify:
+		w.Flags |= fabric.FlagNotify
+		w.Imm = x.key
+	case letterFetchAdd, letterCompareSwap:
+		for i := range m.asks {
+			if a := &m.asks[i]; a.seq == seq {
+				w.Op, w.RemoteAddr, w.RKey, w.Compare, w.Operand = a.op, x.addr, x.key, x.compare, x.operand
+				w.Local = []fabric.SGE{a.local}
+			}
+		}
+	}
+}
+
+// told takes the peer's answers to the atomics that it has executed, in order. It returns false if there are more or fewer.
+func (m *mailbox) told(answers []letter) bool {
+	if m == nil {
+		return len(answers) == 0
+	}
+	for i := range m.asks {
+		if a := &m.asks[i]; a.done || m.unread(a.seq) {
+			continue
+		}
+		if len(answers) == 0 {
+			return false
+		}
+		m.asks[i].answered(&answers[0])
+		answers = answers[1:]
+	}
+	m.settle()
+	return len(answers) == 0
+}
+
+// carriedOut says that the carrier has completed the request in a slot.
+// Hot path, of endpoints with a carrier.
+func (m *mailbox) carriedOut(seq uint32) {
+	if m == nil {
+		return
+	}
+	for i := range m.asks {
+		if a := &m.asks[i]; a.seq == seq && !a.done {
+			a.done = true
+			if cell := m.e.l.cellOf(a.local); cell != nil {
+				a.value = binary.NativeEndian.Uint64(cell)
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package ibv
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,12 +32,15 @@ func overTCP(t *testing.T, o Options, eo fabric.EndpointOptions) (a, b *side) {
 }
 
 // Operations of both sides while queue pairs fail again and again, and then in silence, so that tcp carries the rest:
-// each is executed once and in order, and completes once. Atomics that tcp would execute fail alone.
-func TestCarriedOn(t *testing.T) {
-	for _, name := range []string{"plain", "guarded", "ports"} {
+// each is executed once and in order, and completes once. Atomics of the device fail alone, and those of the processor
+// go on.
+func TestCarriedOn(t *testing.T) { carriedOn(t) }
+
+func carriedOn(t *testing.T) {
+	for _, name := range []string{"plain", "guarded", "ports", "host atomics", "guarded host atomics", "ports, host atomics"} {
 		t.Run(name, func(t *testing.T) {
 			guard := strings.Contains(name, "guarded")
-			o := Options{Guard: &guard}
+			o := Options{Guard: &guard, HostAtomics: strings.Contains(name, "host atomics")}
 			if strings.Contains(name, "ports") {
 				o.Spares = sparesOf(t)
 			}
@@ -69,7 +73,7 @@ func TestCarriedOn(t *testing.T) {
 				if !xs[0].done(total) || !xs[1].done(total) {
 					return false
 				}
-				met := xs[0].apart > 0 && xs[1].apart > 0
+				met := xs[0].met && xs[1].met
 				if !met { // tcp has not carried yet, or no fetch-add of one side since
 					total += 100
 				}
@@ -78,14 +82,49 @@ func TestCarriedOn(t *testing.T) {
 			xs[0].check()
 			xs[1].check()
 			n, _ := a.ep.Outages()
-			t.Logf("%d connections lost", n)
+			lost, apart := xs[0].lost+xs[1].lost, xs[0].apart+xs[1].apart
+			t.Logf("%d connections lost, of %d fetch-adds %d results, %d not executed", n, total/2, lost, apart)
+			host := a.l.noAtomics
+			require.Equal(t, host, lost+apart == 0)
 			for _, s := range []*side{a, b} {
 				over, atomics := s.any.(fabric.Fork).Over(s.ep)
 				require.Equal(t, "tcp", over.Name())
-				require.False(t, atomics)
+				require.Equal(t, host, atomics)
 			}
 		})
 	}
+}
+
+// Atomics that the peer's processor executes, when the queue pairs are lost: those that the peer has read, and whose answers
+// do not arrive, and those that it has not.
+func TestCarriedAtomics(t *testing.T) {
+	a, b := overTCP(t, Options{HostAtomics: true}, fabric.EndpointOptions{Depth: 64, PeerTimeout: testutil.Limit})
+	p := newPost(t, a.ep, b.ep)
+	const half = maxAsks / 2
+	fetchAdd := func(i uint64) {
+		w := a.write(b, 8, fabric.FlagSignaled)
+		w.Op, w.Operand, w.ID = fabric.OpFetchAdd, 1, i
+		w.Local[0].Addr += 8 * i
+		posts(t, a, w)
+	}
+	binary.NativeEndian.PutUint64(b.mem.Bytes(), 0)
+	for i := range uint64(half) {
+		fetchAdd(i)
+	}
+	testutil.Eventually(t, testutil.Limit, func() bool { a.l.pump(); return a.ep.head == half }, "b's device has half of them")
+	require.NoError(t, b.ep.qp.ToErr())
+	for i := range uint64(half) {
+		fetchAdd(half + i)
+	}
+	p.fail(a, true)
+	for i, c := range p.gets(t, a, b, 2*half) {
+		require.Equal(t, fabric.Completion{ID: uint64(i), Op: fabric.OpFetchAdd}, c)
+		require.EqualValues(t, i, binary.NativeEndian.Uint64(a.mem.Bytes()[8*i:]))
+	}
+	fetchAdd(0)
+	require.NoError(t, p.gets(t, a, b, 1)[0].Err())
+	require.True(t, a.ep.carried.Load())
+	require.EqualValues(t, 2*half, binary.NativeEndian.Uint64(a.mem.Bytes()))
 }
 
 // What the peer says about its carrier is checked, and a carrier that nobody connects with is not waited for without end.
@@ -114,6 +153,13 @@ func TestCarrierThatFails(t *testing.T) {
 			}
 			return b
 		}, fabric.StatusRemoteInvalid},
+		"answers unasked": {func(b []byte, _ *post) []byte {
+			if b[5] == kindReady {
+				b[16] = 1
+				b = slices.Insert(b, resumeSize, make([]byte, answerSize)...)
+			}
+			return b
+		}, fabric.StatusRemoteInvalid},
 		"claims": {func(b []byte, _ *post) []byte {
 			binary.LittleEndian.PutUint32(b[12:], (binary.LittleEndian.Uint32(b[12:])+100)&psnMask)
 			return b
@@ -134,7 +180,8 @@ func TestCarrierThatFails(t *testing.T) {
 			require.Equal(t, fabric.StatusFlushed, got[0].Status)
 			require.Equal(t, fabric.OpDown, got[1].Op)
 			require.Equal(t, c.want, got[1].Status, "%v", a.ep.Err())
-			require.False(t, a.l.Carries(a.ep))
+			is, _ := a.l.Carries(a.ep)
+			require.False(t, is)
 		})
 	}
 }
@@ -165,7 +212,7 @@ func TestCarrierEnds(t *testing.T) {
 	w := a.write(b, 8, fabric.FlagSignaled)
 	posts(t, a, w)
 	require.NoError(t, p.gets(t, a, b, 1)[0].Err())
-	testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return b.l.Carries(b.ep) }, "both are carried")
+	testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return b.ep.carried.Load() }, "both are carried")
 	for i := range p.boxes {
 		for _, letter := range [][]byte{nil, make([]byte, resumeSize)} {
 			p.boxes[i] <- letter
@@ -217,5 +264,5 @@ func TestCarrierIsFull(t *testing.T) {
 			return done == n && told == n
 		}, "all are complete")
 	}
-	require.True(t, a.l.Carries(a.ep))
+	require.True(t, a.ep.carried.Load())
 }

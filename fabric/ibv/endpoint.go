@@ -297,8 +297,8 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 	return nil
 }
 
-// carriable reports whether a carrier can execute all requests of e but atomics.
-func carriable(e *endpoint) bool { return e.again != nil && e.l.carriers != nil && e.mail == nil }
+// carriable reports whether a carrier can execute all requests of e but the device's atomics.
+func carriable(e *endpoint) bool { return e.again != nil && e.l.carriers != nil }
 
 // accept parses the peer's address, with which e may connect.
 func accept(e *endpoint, peer []byte) (a address, err error) {

@@ -78,7 +78,9 @@ func (e *endpoint) soften(w *fabric.WR, d *verbs.SendWR, s *slot) {
 	d.Flags |= verbs.SendSignaled
 	switch {
 	case isAtomic(w.Op):
-		e.poison(w, s)
+		if e.carry == nil {
+			e.poison(w, s)
+		}
 	case len(d.SGL) > 0:
 	case d.Op == verbs.OpWriteWithImm:
 		d.Op = verbs.OpSendWithImm

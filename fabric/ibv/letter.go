@@ -176,9 +176,20 @@ type ask struct {
 	value  uint64
 }
 
+// answered takes the peer's answer.
+func (a *ask) answered(x *letter) {
+	a.done, a.value = true, x.addr
+	if fabric.Status(x.key) != fabric.StatusOK {
+		a.status = fabric.StatusRemoteAccess
+	}
+}
+
 // carries reports whether w needs a letter.
 func (m *mailbox) carries(w *fabric.WR) bool {
 	if m == nil {
+		return false
+	}
+	if m.e.carry != nil { // which needs none
 		return false
 	}
 	l := m.e.l
@@ -192,7 +203,7 @@ func (m *mailbox) crowded(w *fabric.WR) bool {
 		return false
 	}
 	n := len(m.asks)
-	return n > 0 && (!isAtomic(w.Op) || n == maxAsks)
+	return n > 0 && (!isAtomic(w.Op) || n == maxAsks || m.e.carry != nil)
 }
 
 // enclose takes a slot for x and returns the request that sends it.
@@ -245,10 +256,7 @@ func (m *mailbox) opened(w *verbs.WC, c *fabric.Completion) bool {
 	case x.kind == letterAnswer:
 		for i := range m.asks {
 			if a := &m.asks[i]; !a.done {
-				a.done, a.value = true, x.addr
-				if fabric.Status(x.key) != fabric.StatusOK {
-					a.status = fabric.StatusRemoteAccess
-				}
+				a.answered(&x)
 				m.settle()
 				return false
 			}

@@ -200,9 +200,9 @@ func succeeded(e *endpoint, seq uint32, c *fabric.Completion) bool {
 }
 
 // Carries implements fabric.Carried.
-func (l *Link) Carries(ep fabric.Endpoint) bool {
+func (l *Link) Carries(ep fabric.Endpoint) (is, atomics bool) {
 	e, is := ep.(*endpoint)
-	return is && e.carried.Load()
+	return is && e.carried.Load(), l.noAtomics
 }
 
 // Completed implements fabric.Carried.
@@ -230,6 +230,7 @@ func (l *Link) Completed(c *fabric.Completion) (set bool) {
 	case c.Status != fabric.StatusOK:
 		e.down(fabric.Completion{Status: c.Status, Vendor: c.Vendor}, uint32(c.ID), true)
 	default:
+		e.mail.carriedOut(uint32(c.ID))
 		set = succeeded(e, uint32(c.ID), c)
 		e.again.carryOn()
 	}

@@ -325,7 +325,7 @@ func (r *resumption) take(ctx context.Context, by *fabric.Courier) error {
 	case x.expected != r.theirs.expected || x.address != r.theirs.address || !bytes.Equal(x.carrier, r.theirs.carrier) || len(r.theirs.names)+len(x.names) > maxNames:
 		return errBadLetter
 	case x.kind == kindReady:
-		r.ready = true
+		r.theirs.answers, r.ready = x.answers, true
 		return nil
 	case r.mine.kind != kindNames || r.named:
 		return errBadLetter

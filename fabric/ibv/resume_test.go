@@ -136,6 +136,7 @@ type load struct {
 	results  map[uint64]bool
 	lost     uint64 // results
 	apart    uint64 // fetch-adds that a carrier has refused
+	met      bool   // a fetch-add was made when a carrier was there, or refused
 	notified uint32
 }
 
@@ -174,6 +175,7 @@ func (x *load) make() {
 		w.Op = fabric.OpRead
 	case 3:
 		w.Op, w.Operand, w.RemoteAddr = fabric.OpFetchAdd, 1, x.to.mem.Addr()+loadSum
+		x.met = x.met || x.s.ep.carried.Load() && x.s.l.noAtomics
 		binary.LittleEndian.PutUint64(mem, ^uint64(0)) // no result
 	}
 	w.Local = []fabric.SGE{fabric.NewSGE(mem[:n], x.s.mem.LKey())}
@@ -221,6 +223,7 @@ func (x *load) turn(total uint64) {
 			require.ErrorIs(x, c.Err(), fabric.ErrNotSupported)
 			require.Equal(x, ^uint64(0), value)
 			x.apart++
+			x.met = true
 			continue
 		case c.Op == fabric.OpFetchAdd:
 			require.False(x, x.results[value], "fetch-add %d has the result %d of another one", w.ID, value)

@@ -21,7 +21,15 @@ import (
 //	56  over another port than the link's own, in kinds 0 and 2: for each region of the sender
 //	      its key (4)
 //	      its key at that port (4)
-//	    in the last attempt, over a carrier, instead: the address of the carrier. That of the queue pair is empty.
+//
+// In the last attempt, over a carrier, the letter goes on, from byte 16 on, with
+//
+//	16  in kind 1: the number of answers to the other side's atomics that it has not read (1), up to 16
+//	17  0 (39)
+//	56  for each of these answers
+//	      its status (4)
+//	      the value before (8)
+//	    the address of the carrier
 //
 // Each side sends kinds 0 and 1, and posts when it has the other side's kind 1. Between the two, while a side
 // has more names than its letters before had room for, each sends a letter of kind 2, and waits for the other's before the next. An endpoint
@@ -40,6 +48,8 @@ const (
 
 	// lastAttempt is that over the carrier.
 	lastAttempt = maxAttempt + 1
+
+	answerSize = 12
 )
 
 var errBadLetter = errors.New("malformed letter about another connection")
@@ -52,7 +62,8 @@ type resumeLetter struct {
 	round    uint32
 	expected uint32
 	address  [addrSize]byte
-	carrier  []byte // in the last attempt
+	carrier  []byte   // in the last attempt
+	answers  []letter // in its letter of kindReady
 	names    []name
 }
 
@@ -65,9 +76,28 @@ func (x *resumeLetter) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, x.round)
 	b = binary.LittleEndian.AppendUint32(b, x.expected)
 	if x.attempt == lastAttempt {
-		return append(append(b, make([]byte, addrSize)...), x.carrier...)
+		b = append(append(b, byte(len(x.answers))), make([]byte, addrSize-1)...)
+		for _, a := range x.answers {
+			b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b, a.key), a.addr)
+		}
+		return append(b, x.carrier...)
 	}
 	return appendNames(append(b, x.address[:]...), x.names)
+}
+
+// parseLast parses what is different in the last attempt.
+func (x *resumeLetter) parseLast(b []byte) (ok bool) {
+	n := int(x.address[0])
+	x.address[0] = 0
+	if n > maxAsks || n > 0 && x.kind != kindReady || len(b) < n*answerSize || x.kind == kindNames || x.more || x.address != [addrSize]byte{} {
+		return false
+	}
+	for ; n > 0; n-- {
+		x.answers = append(x.answers, letter{kind: letterAnswer, key: binary.LittleEndian.Uint32(b), addr: binary.LittleEndian.Uint64(b[4:])})
+		b = b[answerSize:]
+	}
+	x.carrier = b
+	return len(b) > 0 && len(b) <= fabric.MaxAddress
 }
 
 // parseResumeLetter parses a peer's letter, which is untrusted; the address is not checked.
@@ -77,12 +107,10 @@ func parseResumeLetter(b []byte) (x resumeLetter, err error) {
 	}
 	x = resumeLetter{kind: b[5], attempt: int(b[6]), more: b[7] == 1, round: binary.LittleEndian.Uint32(b[8:]), expected: binary.LittleEndian.Uint32(b[12:]), address: [addrSize]byte(b[16:])}
 	var ok bool
-	switch rest := b[resumeSize:]; {
-	case x.attempt == lastAttempt:
-		x.carrier = rest
-		ok = len(rest) > 0 && len(rest) <= fabric.MaxAddress && x.kind != kindNames && !x.more && x.address == [addrSize]byte{}
-	default:
-		x.names, ok = parseNames(rest)
+	if x.attempt == lastAttempt {
+		ok = x.parseLast(b[resumeSize:])
+	} else {
+		x.names, ok = parseNames(b[resumeSize:])
 	}
 	if !ok || x.round == 0 || x.expected > psnMask {
 		return x, errBadLetter

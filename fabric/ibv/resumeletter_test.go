@@ -50,12 +50,26 @@ func TestCarrierLetterBytes(t *testing.T) {
 	y, err := parseResumeLetter(b)
 	require.NoError(t, err)
 	require.Equal(t, x, y)
-	for at, v := range map[int]byte{5: kindNames, 7: 1, 16: 1, 55: 1} {
+	for at, v := range map[int]byte{5: kindNames, 7: 1, 16: 1, 17: 1, 55: 1} {
 		c := slices.Clone(b)
 		c[at] = v
 		_, err := parseResumeLetter(c)
 		require.ErrorIs(t, err, errBadLetter, "byte %d", at)
 	}
+	x.answers = []letter{{kind: letterAnswer, key: 1, addr: 0x0102030405060708}, {kind: letterAnswer}}
+	told := x.append(nil)
+	require.Equal(t, "02"+strings.Repeat("00", addrSize-1)+"01000000"+"0807060504030201"+strings.Repeat("00", answerSize)+hex.EncodeToString(x.carrier), hex.EncodeToString(told[16:]))
+	y, err = parseResumeLetter(told)
+	require.NoError(t, err)
+	require.Equal(t, x, y)
+	for at, v := range map[int]byte{5: kindStopped, 16: maxAsks + 1, 17: 1} {
+		c := slices.Clone(told)
+		c[at] = v
+		_, err := parseResumeLetter(c)
+		require.ErrorIs(t, err, errBadLetter, "byte %d", at)
+	}
+	_, err = parseResumeLetter(told[:resumeSize+2*answerSize])
+	require.ErrorIs(t, err, errBadLetter)
 	for _, c := range [][]byte{b[:resumeSize], append(b[:resumeSize:resumeSize], make([]byte, fabric.MaxAddress+1)...)} {
 		_, err := parseResumeLetter(c)
 		require.ErrorIs(t, err, errBadLetter)
@@ -68,6 +82,7 @@ func FuzzParseResumeLetter(f *testing.F) {
 	x.names = []name{{1, 2}, {3, 4}}
 	f.Add(x.append(nil))
 	f.Add((&resumeLetter{attempt: lastAttempt, round: 1, carrier: []byte{1}}).append(nil))
+	f.Add((&resumeLetter{kind: kindReady, attempt: lastAttempt, round: 1, answers: make([]letter, maxAsks), carrier: []byte{1}}).append(nil))
 	f.Add([]byte(letterMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, err := parseResumeLetter(b)

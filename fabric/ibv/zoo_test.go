@@ -215,3 +215,11 @@ func TestZooContinues(t *testing.T) {
 		continues(t)
 	}
 }
+
+// TestCarriedOn on devices that lack operations.
+func TestZooCarriedOn(t *testing.T) {
+	need(t)
+	if !quirk("shuffle") {
+		carriedOn(t)
+	}
+}

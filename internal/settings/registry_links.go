@@ -96,7 +96,7 @@ var linkSettings = []Setting{
 	{
 		Env: "RMA_IBV_ATOMICS", Group: Links, Type: Type{Kind: Enum, Values: []string{"device", "host"}}, Default: "device",
 		What:  "who executes fetch-adds and compare-and-swaps over verbs: the target's device, if it has atomics, or the target's processor when its engine polls; the same on all ranks",
-		Why:   "a device needs no processor; `host` loses no result with a queue pair that fails ([rails.md](rails.md#rail-0-over-verbs)), and keeps atomics after a reset to tcp",
+		Why:   "a device needs no processor; `host` loses no result with a queue pair that fails ([rails.md](rails.md#rail-0-over-verbs)), and keeps atomics when tcp takes over ([rails.md](rails.md#from-verbs-to-tcp))",
 		Where: "fabric/ibv", Since: "0.1",
 	},
 }

@@ -133,6 +133,7 @@ type railWatch struct {
 	before []rma.RailStats // of the line
 	told   int64           // answers, of the line
 	late   time.Duration   // when it says why there is no answer, as now
+	tcp    bool            // the line has said that tcp carries rail 0 in the place of verbs
 }
 
 // isDown reports whether an interface of a rail is down.
@@ -140,8 +141,10 @@ func (w *railWatch) isDown() bool {
 	return w.down[0].Load() || w.down[1].Load() || w.down[2].Load() || w.down[3].Load()
 }
 
-// railsLost is the count of losses.
-const railsLost = "rails lost"
+const (
+	railsLost   = "rails lost" // the count of losses
+	railCarried = "carried on" // the event of a line whose rail 0 tcp carries
+)
 
 // watchRails counts losses until the end.
 func (k *rank) watchRails() {
@@ -218,6 +221,10 @@ func (l *line) rails(i uint64) error {
 // lookAtRails reports the rails that have been lost and carry parts again.
 func (l *line) lookAtRails() {
 	w := &l.railWatch
+	if !w.tcp && os.Getenv("RMA_FABRIC") == "auto" && l.p.Link() == "tcp" {
+		w.tcp = true
+		l.say(event{Ev: railCarried})
+	}
 	rails, all := l.p.Stats().Rails, true
 	for i := range rails {
 		s := &rails[i]

@@ -25,7 +25,8 @@ var killedToError = figure{"death while a queue pair is replaced to error", 0, t
 // ports disturbs the ports of RDMA devices with rails between them, rail 0 included, again and again: an
 // interface goes down, packets vanish without a word, or an address is removed, for 50 ms to 3 s each, and
 // all of that also within one operation, and in the end each wire is taken away for longer than a connection
-// waits for it. Atomics are executed by the devices, so that results may be lost, or by the ranks, where none is.
+// waits for it. Atomics are executed by the devices, so that results may be lost, or by the ranks, where none is; with
+// those, in some rounds, all wires are taken away in the end until tcp carries rail 0.
 // Some rounds end with the death of a rank whose queue pair is being replaced. Nothing else fails, is lost or doubled, and all rails come back into use.
 func ports(ctx context.Context, r *round) {
 	w, err := findWires()
@@ -43,7 +44,11 @@ func ports(ctx context.Context, r *round) {
 	if r.quick {
 		timeout, times = 2*peerTimeout, 10
 	}
-	s := jobSpec{Ranks: 2, Fabric: "verbs", Root: "unix", Wrap: w.wrap, Env: []string{"RMA_PEER_TIMEOUT=" + timeout.String(), "RMA_IBV_ATOMICS=" + pick(r, "device", "host")}}
+	atomics, fabric := pick(r, "device", "host"), "verbs"
+	if atomics == "host" {
+		fabric = pick(r, "verbs", "auto")
+	}
+	s := jobSpec{Ranks: 2, Fabric: fabric, Root: "unix", Wrap: w.wrap, Env: []string{"RMA_PEER_TIMEOUT=" + timeout.String(), "RMA_IBV_ATOMICS=" + atomics, "RMA_TCP_BIND=127.0.0.1"}}
 	s.Work = work{Ops: append(some(r, r.IntN(3), []string{"acc", "signal", "recv", "any", "batch"}), "rails"), Seed: r.Uint64(), Max: 1 << (16 + r.IntN(4))}
 	j := begin(r, s)
 	if j == nil {
@@ -80,7 +85,10 @@ func ports(ctx context.Context, r *round) {
 	if w.pairs() > 1 && !unplug(ctx, r, j, w, 3*timeout) {
 		return
 	}
-	if railsBack(r, j, upToUse, acrossFlap) && (r.quick || r.IntN(3) == 0) {
+	if fabric == "auto" && !withoutWires(r, j, w) {
+		return
+	}
+	if railsBack(r, j, upToUse, acrossFlap) && fabric == "verbs" && (r.quick || r.IntN(3) == 0) {
 		killWhileReplaced(ctx, r, j, w)
 		return
 	}
@@ -134,6 +142,31 @@ func unplug(ctx context.Context, r *round, j *job, w *wires, length time.Duratio
 		}
 	}
 	return true
+}
+
+// withoutWires takes all wires away, until tcp carries rail 0 on both sides.
+func withoutWires(r *round, j *job, w *wires) bool {
+	if !settled(r, j) {
+		return false
+	}
+	r.count("rounds in which tcp carries rail 0", 1)
+	w.tell(j, []int{0, 1}, "down")
+	var err error
+	for i := range w.ends {
+		err = errors.Join(err, w.disturb("silent", i, false))
+	}
+	if err == nil {
+		for _, p := range j.procs {
+			err = errors.Join(err, p.await(endLimit, 1, "tcp carries rail 0", is(railCarried)))
+		}
+		goOn(r, j.procs, -2)
+	}
+	if err = errors.Join(err, w.restore()); err != nil {
+		r.fault("%v", err)
+		return false
+	}
+	w.tell(j, []int{0, 1}, "up")
+	return noneFailed(r, j, "without wires")
 }
 
 // killWhileReplaced kills a rank soon after rail 0 is lost.
@@ -231,7 +264,7 @@ func (w *wires) wrap(rank int, argv []string) []string {
 	if w.pairs() > 1 {
 		rail = w.devices[2+rank]
 	}
-	return append([]string{"env", "RMA_IBV_DEVICE=" + w.devices[rank], "RMA_RAILS=" + rail}, argv...)
+	return append([]string{"env", fmt.Sprintf("RMA_HOST=host%d", rank), "RMA_IBV_DEVICE=" + w.devices[rank], "RMA_RAILS=" + rail}, argv...)
 }
 
 // tell tells the ranks what happens to the rails of those wires.
