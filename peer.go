@@ -93,20 +93,28 @@ func pathEvent(p *Peer) {
 	}
 	r := &p.rails[0]
 	n, why := s.Outages()
+	re, is := p.ep.(fabric.Rejoiner)
+	if is && (why != nil || re.Seeks()) {
+		p.conn.Now().Rejoin()
+	}
+	if n == r.outages && why == nil && !r.out {
+		return
+	}
 	r.lost += n - r.outages
 	r.outages, r.out = n, why != nil
 	p.eng.railWatches.tell(p.rank, 0, r.lost, why)
-	if _, is := p.ep.(fabric.Rejoiner); is && why != nil {
-		p.conn.Now().Rejoin()
-	}
-	if log := p.eng.cfg.Logger; why != nil {
-		log.Warn("rma: rail lost", "rank", p.rank, "rail", 0, "err", why)
+	if why != nil {
+		p.eng.cfg.Logger.Warn("rma: rail lost", "rank", p.rank, "rail", 0, "err", why)
 	} else {
 		before := p.Link()
-		if carriedBy(p); p.Link() != before {
-			log.Warn("rma: connected over another link", "rank", p.rank, "link", p.Link(), "instead of", before, "why", errPorts)
+		switch carriedBy(p); p.Link() {
+		case before:
+		case p.eng.links[p.link].Name():
+			p.eng.cfg.Logger.Info("rma: connected over its own link again", "rank", p.rank, "link", p.Link(), "instead of", before)
+		default:
+			p.eng.cfg.Logger.Warn("rma: connected over another link", "rank", p.rank, "link", p.Link(), "instead of", before, "why", errPorts)
 		}
-		log.Info("rma: rail connected again", "rank", p.rank, "rail", 0)
+		p.eng.cfg.Logger.Info("rma: rail connected again", "rank", p.rank, "rail", 0)
 	}
 }
 

@@ -170,7 +170,7 @@ func TestScriptsAcrossFailedQueuePairs(t *testing.T) {
 
 // The ports of rail 0 fail in silence, one after the other, until tcp carries the connection: scripts of all one-sided
 // operations and messages go on, and other rails as well as memory registered later are used. Atomics of the device are
-// refused alone, and those that the target's processor executes go on.
+// refused alone, and those that the target's processor executes go on. Then it returns to verbs.
 func TestScriptsCarriedOnByTCP(t *testing.T) {
 	for who, without := range map[string][]int{"device": append([]int{4}, atomicSteps...), "host": nil} { // 4: signals that add
 		t.Run("ibv-atomics-"+who, func(t *testing.T) {
@@ -216,6 +216,19 @@ func carriedByTCP(t *testing.T, without []int, want error) {
 	}
 	messaging(t, es)
 	carries(t, es, mems, keys, "tcp")
+	losing(t, es, func() (n int) {
+		for r, e := range es {
+			if l := verbsOf(e, 1-r); e.Peer(1-r).Link() == "tcp" {
+				e.prog.Do(func() { ibv.TryOwnPorts(l) })
+				n++
+			}
+		}
+		return n
+	}, func() { runScripts(t, es, without...) })
+	testutil.Eventually(t, testutil.Limit, func() bool { return es[0].Peer(1).Link() == "ibv" && es[1].Peer(0).Link() == "ibv" }, "verbs carries the connection again")
+	carries(t, es, mems, keys, "ibv")
+	carries(t, es, lateMems, lateKeys, "ibv")
+	runScripts(t, es)
 }
 
 // TestRefusalOnARail over verbs: the target on rdma_rxe does not know that it has refused something, but hears that

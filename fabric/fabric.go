@@ -101,10 +101,13 @@ type Rejoiner interface {
 	Resumer
 
 	// Rejoin makes the next connection together with the peer's Rejoin. It is called when OpPath says that
-	// there is none, when the peer sends a letter although there is one, which it thereby ends, and when the
+	// there is none, or the endpoint then seeks a better one, when the peer sends a letter although there is one, and when the
 	// endpoint was closed. If it fails, the endpoint is down; if the endpoint is, it tells the peer. One goroutine at a time, which
 	// does not own the link; it must have returned before the link is closed.
 	Rejoin(ctx context.Context, by Courier) error
+
+	// Seeks reports whether there is a connection, and Rejoin may find a better one. Owner's.
+	Seeks() bool
 }
 
 // Courier carries the letters of a Rejoiner.

@@ -15,10 +15,25 @@ import (
 // slots, all signalled; its completions free the slots as the device's do. Atomics of the device become empty writes, which
 // complete with StatusApart: the carrier's would not exclude them. Those that the peer's processor executes (letter.go) are
 // the carrier's own from then on: those in flight that the peer has read are answered in the letter of kindReady, the others
-// are posted to the carrier. The endpoint stays with its carrier, and ends with it.
+// are posted to the carrier. The endpoint ends with its carrier, unless it returns to a port before (goback.go).
 
 // carriedBit marks the IDs of carriers. Below it are generation and place of the endpoint, as in the IDs of its requests.
 const carriedBit = 1 << 31
+
+// carrier is an endpoint of another link in the place of a queue pair. The owner's, after it is connected.
+type carrier struct {
+	ep        fabric.Endpoint
+	id        uint32 // of ep
+	sent, got uint32 // notifications of this side and of the peer
+	lost      bool
+}
+
+// close ends the carrier, if there is one.
+func (c *carrier) close() {
+	if c != nil {
+		_ = c.ep.Close()
+	}
+}
 
 var errUncarried = errors.New("the connection over the other link is lost as well")
 
@@ -42,10 +57,10 @@ func (r *resumption) ending() bool {
 func (r *resumption) carried(ctx context.Context, by *fabric.Courier) error {
 	e := r.e
 	r.heard, r.ready = r.heard && r.next == r.theirs.attempt, false
-	if err := r.own(by, r.leave); err != nil {
+	if err := r.own(by, r.another); err != nil {
 		return err
 	}
-	r.mine.kind, r.mine.attempt, r.mine.more, r.mine.names, r.mine.carrier = kindStopped, lastAttempt, false, nil, e.carry.Address()
+	r.mine.kind, r.mine.attempt, r.mine.more, r.mine.names, r.mine.carrier = kindStopped, lastAttempt, false, nil, e.carry.ep.Address()
 	if err := by.Send(ctx, r.mine.append(nil)); err != nil {
 		return err
 	}
@@ -55,11 +70,14 @@ func (r *resumption) carried(ctx context.Context, by *fabric.Courier) error {
 	if err := r.hear(ctx, by, &r.heard); err != nil {
 		return err
 	}
-	if err := e.carry.Connect(ctx, r.theirs.carrier); err != nil {
+	if err := e.carry.ep.Connect(ctx, r.theirs.carrier); err != nil {
 		if errors.Is(err, fabric.ErrBadAddress) {
 			err = errors.Join(errBadLetter, err)
 		}
 		return fmt.Errorf("%w: %w", errNoPort, err)
+	}
+	if err := caughtUp(ctx, r, by); err != nil {
+		return err
 	}
 	if err := r.own(by, func() error {
 		if err := r.adopt(); err != nil {
@@ -83,8 +101,8 @@ func (r *resumption) carried(ctx context.Context, by *fabric.Courier) error {
 	return r.own(by, r.carriedOn)
 }
 
-// leave leaves the queue pair, none of whose requests is in flight, for a carrier that is to be connected.
-func (r *resumption) leave() (err error) {
+// another leaves the queue pair, none of whose requests is in flight, for a carrier that is to be connected.
+func (r *resumption) another() error {
 	e := r.e
 	l := e.l
 	_ = e.qp.ToErr()
@@ -101,11 +119,12 @@ func (r *resumption) leave() (err error) {
 	l.q.Reserve(waiting)
 	l.giveBack += waiting
 	r.renewed, r.failed, r.deaf = true, false, false
-	e.carry, err = l.carriers(fabric.EndpointOptions{ID: carriedBit | uint32(e.gen)<<16 | e.idx, Depth: e.queue, PeerTimeout: e.opt.PeerTimeout})
+	id := carriedBit | uint32(e.gen)<<16 | e.idx
+	ep, err := l.carriers(fabric.EndpointOptions{ID: id, Depth: e.queue, PeerTimeout: e.opt.PeerTimeout})
 	if err != nil {
-		e.carry = nil
 		return fmt.Errorf("%w: %w", errNoPort, errors.Join(err, r.refused))
 	}
+	e.carry = &carrier{ep: ep, id: id}
 	return nil
 }
 
@@ -121,8 +140,10 @@ func (r *resumption) carriedOn() error {
 	if e.state.Load() != stSuspended { // an answer has ended it
 		return errOver
 	}
+	r.leave()
+	r.away.carried(r.why)
 	r.list = make([]fabric.WR, chainMax)
-	e.apart, r.why = false, nil
+	e.apart, r.why, r.port = false, nil, 0
 	e.carried.Store(true)
 	e.state.Store(stConnected)
 	e.l.push(fabric.Completion{EP: e.id, Op: fabric.OpPath})
@@ -134,12 +155,17 @@ func (r *resumption) carriedOn() error {
 // Hot path, of endpoints with a carrier.
 func (r *resumption) carryOn() {
 	e := r.e
-	for r.posted != e.tail && e.state.Load() == stConnected {
+	for r.posted != e.tail && (r.leaving || e.state.Load() == stConnected) {
 		n := min(int(e.tail-r.posted), chainMax)
 		for i := range n {
 			r.carriedAs(r.posted+uint32(i), &r.list[i])
 		}
-		k, err := e.carry.Post(r.list[:n])
+		k, err := e.carry.ep.Post(r.list[:n])
+		for i := range k {
+			if r.list[i].Flags&fabric.FlagNotify != 0 {
+				e.carry.sent++
+			}
+		}
 		if r.posted += uint32(k); err != nil && !errors.Is(err, fabric.ErrDown) { // that it is down comes as a completion
 			e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)
 		}

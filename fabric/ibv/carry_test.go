@@ -127,6 +127,156 @@ func TestCarriedAtomics(t *testing.T) {
 	require.EqualValues(t, 2*half, binary.NativeEndian.Uint64(a.mem.Bytes()))
 }
 
+// An endpoint returns to its own port when that is active again and the peer answers there, with the operations of both sides in flight.
+func TestGoesBack(t *testing.T) {
+	for _, name := range []string{"plain", "guarded", "host atomics", "guarded host atomics"} {
+		t.Run(name, func(t *testing.T) {
+			guard := strings.Contains(name, "guarded")
+			a, b := overTCP(t, Options{Guard: &guard, HostAtomics: strings.Contains(name, "host atomics")}, fabric.EndpointOptions{Depth: 64, PeerTimeout: testutil.Limit})
+			p := newPost(t, a.ep, b.ep)
+			xs := loads(t, a, b, p)
+			total := uint64(200)
+			until := func(what string, is func() bool) {
+				testutil.Eventually(t, testutil.Limit, func() bool {
+					xs[0].turn(total)
+					xs[1].turn(total)
+					select {
+					case err := <-p.errs[0]:
+						require.NoError(t, err)
+					case err := <-p.errs[1]:
+						require.NoError(t, err)
+					default:
+					}
+					cpu.Yield()
+					if is() && xs[0].done(total) && xs[1].done(total) {
+						return true
+					}
+					if !is() && total < xs[0].made+8 {
+						total += 100
+					}
+					return false
+				}, what)
+				total += 100
+			}
+			on := func(carried bool) func() bool {
+				return func() bool {
+					up := true
+					for _, s := range []*side{a, b} {
+						p.own.Lock()
+						_, why := s.ep.Outages()
+						p.own.Unlock()
+						up = up && why == nil && s.ep.carried.Load() == carried
+					}
+					return up
+				}
+			}
+			for round := range 3 {
+				p.fail(a, true)
+				until("tcp carries both", on(true))
+				require.GreaterOrEqual(t, a.ep.again.away.pause, silentPause)
+				p.tryOwnPorts(a) // one side, or both
+				if round > 0 {
+					p.tryOwnPorts(b)
+				}
+				until("both have their own port", on(false))
+				require.Nil(t, a.ep.carry)
+				require.Nil(t, a.ep.again.retired)
+			}
+			xs[0].check()
+			xs[1].check()
+			require.NotEqual(t, a.l.noAtomics, xs[0].apart+xs[1].apart > 0)
+		})
+	}
+}
+
+func (p *post) tryOwnPorts(s *side) {
+	p.own.Lock()
+	defer p.own.Unlock()
+	TryOwnPorts(s.l)
+}
+
+// A port that does not reach the peer, and a peer that does not answer, or not as it should, leave the carrier as it is.
+func TestStaysWithItsCarrier(t *testing.T) {
+	for name, lose := range map[string]func(from int, letter []byte) []byte{
+		"silent": func(_ int, b []byte) []byte { return nil },
+		"another address": func(from int, b []byte) []byte {
+			x, err := parseResumeLetter(b)
+			if a, aerr := parseAddress(x.address[:]); err == nil && aerr == nil && from == 1 {
+				a.qpn ^= 1 << 20
+				x.address = [addrSize]byte(a.append(nil))
+			}
+			return x.append(nil)
+		},
+		"no address":     func(from int, b []byte) []byte { return append(b[:16:16], make([]byte, addrSize)...) },
+		"malformed":      func(from int, b []byte) []byte { return append(b, make([]byte, from)...) },
+		"another number": func(from int, b []byte) []byte { b[12] ^= byte(from); return b },
+		"another round":  func(from int, b []byte) []byte { b[8] += byte(from); return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := overTCP(t, Options{}, fabric.EndpointOptions{PeerTimeout: 2 * time.Second})
+			p := newPost(t, a.ep, b.ep)
+			p.fail(a, true)
+			w := a.write(b, 8, fabric.FlagSignaled)
+			posts(t, a, w)
+			require.NoError(t, p.gets(t, a, b, 1)[0].Err())
+			testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return a.ep.carried.Load() && b.ep.carried.Load() }, "both are carried")
+			tried := make(chan struct{}, 100)
+			p.lose = func(from int, b []byte) []byte {
+				if b[5] == kindTrial {
+					tried <- struct{}{}
+				}
+				return lose(from, b)
+			}
+			p.tryOwnPorts(a)
+			testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return len(tried) > 0 }, "a trial")
+			idle := func(i int) bool { p.mu.Lock(); defer p.mu.Unlock(); return !p.busy[i] }
+			testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return idle(0) && idle(1) }, "it is over")
+			require.True(t, a.ep.carried.Load())
+			posts(t, a, w)
+			require.NoError(t, p.gets(t, a, b, 1)[0].Err())
+			n, why := a.ep.Outages()
+			require.NoError(t, why)
+			require.EqualValues(t, 1, n)
+			require.Equal(t, 2*silentPause, a.ep.again.away.pause)
+		})
+	}
+}
+
+// A carrier that is lost while the endpoint leaves it ends the endpoint, and what a peer claims to have notified of is waited for no longer than
+// a connection may take.
+func TestLeavesALostCarrier(t *testing.T) {
+	for name, spoil := range map[string]func(p *post, letter []byte) []byte{
+		"lost": func(p *post, b []byte) []byte {
+			p.own.Lock()
+			defer p.own.Unlock()
+			p.eps[1].again.retired.close()
+			return b
+		},
+		"claims": func(_ *post, b []byte) []byte { return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := overTCP(t, Options{}, fabric.EndpointOptions{PeerTimeout: 2 * time.Second})
+			p := newPost(t, a.ep, b.ep)
+			p.fail(a, true)
+			w := a.write(b, 8, fabric.FlagSignaled)
+			posts(t, a, w)
+			require.NoError(t, p.gets(t, a, b, 1)[0].Err())
+			testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return a.ep.carried.Load() && b.ep.carried.Load() }, "both are carried")
+			p.lose = func(from int, letter []byte) []byte {
+				if from == 1 && len(letter) > 0 && letter[5] == kindStopped {
+					letter[12]++
+					return spoil(p, letter)
+				}
+				return letter
+			}
+			p.tryOwnPorts(a)
+			got := p.gets(t, a, b, 1)
+			require.Equal(t, fabric.OpDown, got[0].Op)
+			require.ErrorIs(t, a.ep.Err(), fabric.ErrDown)
+		})
+	}
+}
+
 // What the peer says about its carrier is checked, and a carrier that nobody connects with is not waited for without end.
 func TestCarrierThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -142,7 +292,7 @@ func TestCarrierThatFails(t *testing.T) {
 			}
 			return append(b[:resumeSize], ep.Address()...)
 		}, fabric.StatusPeerGone},
-		"its own": {func(b []byte, p *post) []byte { return append(b[:resumeSize], p.eps[0].carry.Address()...) }, fabric.StatusRemoteInvalid},
+		"its own": {func(b []byte, p *post) []byte { return append(b[:resumeSize], p.eps[0].carry.ep.Address()...) }, fabric.StatusRemoteInvalid},
 		"twice": {func(b []byte, p *post) []byte {
 			p.boxes[0] <- b
 			return b

@@ -90,13 +90,13 @@ type endpoint struct {
 
 	mail *mailbox // nil where the device needs none
 
-	again   *resumption     // nil: the endpoint ends with its queue pair
-	keeps   bool            // again is used: the peer's endpoint continues as well
-	over    *spare          // the port that it uses, nil: the link's own
-	from    verbs.GIDEntry  // of that port, to send from
-	carry   fabric.Endpoint // carries the requests in the place of the queue pair; nil: none
-	carried atomic.Bool     // it does
-	apart   bool            // its atomics do not exclude those of the link's own device
+	again   *resumption    // nil: the endpoint ends with its queue pair
+	keeps   bool           // again is used: the peer's endpoint continues as well
+	over    *spare         // the port that it uses, nil: the link's own
+	from    verbs.GIDEntry // of that port, to send from
+	carry   *carrier       // carries the requests in the place of the queue pair; nil: none
+	carried atomic.Bool    // it does
+	apart   bool           // its atomics do not exclude those of the link's own device
 
 	closing   bool // the queue pair has been destroyed
 	room      int  // entries of the completion queue that it may need
@@ -400,8 +400,9 @@ func errDown(c fabric.Completion) error { return fmt.Errorf("%w: %w", fabric.Err
 func finish(e *endpoint, c fabric.Completion) {
 	// A failure here has no remedy; usually the queue pair is in the error state already.
 	_ = e.qp.ToErr()
-	if e.carry != nil {
-		_ = e.carry.Close()
+	e.carry.close()
+	if e.again != nil {
+		e.again.leave()
 	}
 	e.flush()
 	e.state.Store(stDown)
@@ -440,8 +441,9 @@ func (e *endpoint) Close() error {
 	}
 	e.setErr(fmt.Errorf("ibv endpoint: %w", fabric.ErrClosed))
 	e.closing = true
-	if e.carry != nil {
-		_ = e.carry.Close()
+	e.carry.close()
+	if e.again != nil {
+		e.again.leave()
 	}
 	l.pump()
 	e.flush()
@@ -494,6 +496,9 @@ func (e *endpoint) Rejoin(ctx context.Context, by fabric.Courier) error {
 	}
 	return e.again.run(ctx, &by)
 }
+
+// Seeks implements fabric.Rejoiner.
+func (e *endpoint) Seeks() bool { return e.again != nil && e.again.seeks }
 
 var _ fabric.Rejoiner = (*endpoint)(nil)
 var _ fabric.Link = (*Link)(nil)

@@ -31,9 +31,12 @@ func (e *endpoint) held(w *fabric.WR) bool {
 }
 
 // silent reports whether Post must not post to the device: nothing has completed for the
-// device's time-out, and every further request would restart the timer.
-func (e *endpoint) silent() bool {
-	if !e.guarded || e.carry != nil {
+// device's time-out, and every further request would restart the timer. Nor to a carrier that the endpoint leaves.
+func silent(e *endpoint) bool {
+	if e.carry != nil {
+		return e.again.leaving
+	}
+	if !e.guarded {
 		return false
 	}
 	if e.head == e.tail {
@@ -55,7 +58,9 @@ func look(l *Link) {
 	}
 	for _, e := range l.failing() {
 		switch {
-		case e == nil || !e.keeps || e.carry != nil || e.state.Load() != stConnected:
+		case e == nil || !e.keeps || e.state.Load() != stConnected:
+		case e.carry != nil:
+			seek(e.again)
 		case e.guarded && e.head != e.tail && cpu.Ticks()-e.moved > 2*(maxRetries+1)*e.timeout:
 			if e.again.takes(verbs.WCFlushErr) {
 				suspend(e, errStuck)

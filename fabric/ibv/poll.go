@@ -212,19 +212,29 @@ func (l *Link) Completed(c *fabric.Completion) (set bool) {
 		return true
 	}
 	eps := *l.eps.Load()
-	idx, gen := int(c.EP&(maxEndpoints-1)), uint64(c.EP&^carriedBit)>>16
-	if idx >= len(eps) || eps[idx] == nil || eps[idx].carry == nil || eps[idx].gen != gen {
+	idx := int(c.EP & (maxEndpoints - 1))
+	if idx >= len(eps) || eps[idx] == nil || eps[idx].again == nil {
 		return false
 	}
 	e := eps[idx]
+	r := e.again
+	by := e.carry
+	if by == nil || by.id != c.EP {
+		if by = r.retired; by == nil || by.id != c.EP {
+			return false
+		}
+	}
 	l.extend()
 	switch st := e.state.Load(); {
 	case st == stDown || st == stClosed || c.Op == fabric.OpPath:
 	case c.Op == fabric.OpNotify:
+		by.got++
 		c.EP = e.id
 		return true
-	case st == stSuspended:
-		e.again.failed = true
+	case by == r.retired:
+		by.lost = true
+	case st == stSuspended && !r.leaving:
+		r.failed = true
 	case c.Op == fabric.OpDown:
 		e.down(fabric.Completion{Op: fabric.OpDown, Status: c.Status, Vendor: c.Vendor}, 0, false)
 	case c.Status != fabric.StatusOK:
@@ -232,7 +242,7 @@ func (l *Link) Completed(c *fabric.Completion) (set bool) {
 	default:
 		e.mail.carriedOut(uint32(c.ID))
 		set = succeeded(e, uint32(c.ID), c)
-		e.again.carryOn()
+		r.carryOn()
 	}
 	return set
 }
@@ -463,7 +473,7 @@ func (l *Link) stalled() bool {
 // advanceAll continues the splits of all endpoints.
 func (l *Link) advanceAll() {
 	for _, e := range *l.eps.Load() {
-		if e != nil && e.split.left > 0 && e.state.Load() == stConnected && !e.silent() {
+		if e != nil && e.split.left > 0 && e.state.Load() == stConnected && !silent(e) {
 			e.advance()
 		}
 	}

@@ -14,7 +14,7 @@ func (e *endpoint) Post(wrs []fabric.WR) (n int, err error) {
 	if s := e.state.Load(); s != stConnected && s != stSuspended {
 		return 0, e.refuse()
 	}
-	if e.silent() {
+	if silent(e) {
 		return 0, nil
 	}
 	if e.apart {

@@ -60,7 +60,9 @@ func (r *resumption) rejoin(ctx context.Context, by *fabric.Courier) error {
 	})
 	switch st {
 	case stConnected:
-		return r.ignore(ctx, by)
+		if going, err := goBack(ctx, r, by); !going {
+			return err
+		}
 	case stSuspended:
 	default:
 		return r.refuse(ctx, by)
@@ -72,16 +74,6 @@ func (r *resumption) rejoin(ctx context.Context, by *fabric.Courier) error {
 		err = r.turn(ctx, by)
 	}
 	return err
-}
-
-// ignore takes the letters to an endpoint that has a connection. Its carrier tells what the peer's has to say.
-func (r *resumption) ignore(ctx context.Context, by *fabric.Courier) error {
-	for r.e.carry != nil && by.Sent() {
-		if _, err := by.Next(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // refuse takes the letters to an endpoint that is down. It returns errEnded if the peer's is as well, or knows
@@ -117,7 +109,7 @@ func (r *resumption) turn(ctx context.Context, by *fabric.Courier) error {
 		r.next = lastAttempt
 	case r.ports > 1 && errors.Is(r.why, fabric.ErrPeerGone):
 		r.next++ // nobody answers over this port
-	case errors.Is(r.why, errHome):
+	case errors.Is(r.why, errHome) && r.ports > 1:
 		r.next = r.ports
 	}
 	err := errMoved
@@ -158,6 +150,9 @@ func (r *resumption) attempt(ctx context.Context, by *fabric.Courier) error {
 		return err
 	}
 	if err := r.connect(ctx, by); err != nil {
+		return err
+	}
+	if err := caughtUp(ctx, r, by); err != nil {
 		return err
 	}
 	if err := r.own(by, r.adopt); err != nil {
@@ -294,7 +289,10 @@ func (r *resumption) hear(ctx context.Context, by *fabric.Courier, got *bool) er
 
 // take takes the peer's next letter. It returns errMoved if that is about an attempt to come.
 func (r *resumption) take(ctx context.Context, by *fabric.Courier) error {
-	b, err := by.Next(ctx)
+	b, err := r.early, error(nil)
+	if r.early = nil; b == nil {
+		b, err = by.Next(ctx)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -306,6 +304,9 @@ func (r *resumption) take(ctx context.Context, by *fabric.Courier) error {
 	x, err := parseResumeLetter(b)
 	if err != nil {
 		return err
+	}
+	if x.kind >= kindTrial { // of one that was given up
+		return nil
 	}
 	if x.round != r.round || r.adopted && x.expected != r.theirs.expected || !r.may(&x) {
 		return errBadLetter
@@ -347,7 +348,12 @@ func (r *resumption) may(x *resumeLetter) bool {
 func (r *resumption) drain(ctx context.Context, by *fabric.Courier) error {
 	for ; ; time.Sleep(pause) {
 		left := 0
-		if err := r.own(by, func() error { left = r.marks; return nil }); err != nil || left == 0 {
+		if err := r.own(by, func() error {
+			if left = r.marks; r.leaving {
+				left = int(r.e.tail - r.e.head)
+			}
+			return nil
+		}); err != nil || left == 0 {
 			return err
 		}
 		if left < 0 || ctx.Err() != nil {
@@ -358,6 +364,12 @@ func (r *resumption) drain(ctx context.Context, by *fabric.Courier) error {
 
 // stop begins a round with what the queue pair, which is stopped and drained, has executed.
 func (r *resumption) stop() error {
+	if r.leaving {
+		r.retired, r.e.carry, r.leaving, r.last = r.e.carry, nil, false, false
+		r.round++
+		r.mine = resumeLetter{round: r.round, expected: r.retired.sent & psnMask}
+		return nil
+	}
 	psn, err := expected(r.e.qp)
 	if err != nil {
 		return err

@@ -66,6 +66,7 @@ var (
 // resumption is what an endpoint needs to continue. The owner's, except what Rejoin alone uses.
 type resumption struct {
 	keep
+	back
 	e     *endpoint
 	lost  uint64
 	why   error     // why there is no connection; nil: there is one
@@ -247,8 +248,8 @@ func FailQueuePairs(l *Link, silent bool) {
 // adopt takes the peer's word for what it has executed.
 func (r *resumption) adopt() error {
 	e := r.e
-	if r.adopted { // with an attempt before: nothing was posted since
-		r.psn = e.psn
+	if r.adopted || r.retired != nil { // with an attempt before: nothing was posted since; or all is complete
+		r.posted, r.psn, r.adopted = e.head, e.psn, true
 		return r.learn()
 	}
 	first, total := r.psn, uint64(0)
@@ -322,6 +323,11 @@ func (r *resumption) executed(seq uint32, x *kept, done bool) bool {
 func (r *resumption) resume() error {
 	e := r.e
 	l := e.l
+	if r.retired != nil {
+		r.leave()
+		e.carried.Store(false)
+		r.port = r.ports // tcp
+	}
 	r.away.arrived(r.port, r.mine.attempt%r.ports, r.why)
 	if r.port = r.mine.attempt % r.ports; r.failed {
 		suspend(e, r.why)

@@ -100,6 +100,7 @@ func (p *post) poll(s *side) (cs []fabric.Completion) {
 	p.own.Lock()
 	n := s.any.Poll(s.cs[:])
 	_, why := s.ep.Outages()
+	rejoins := why != nil || s.ep.Seeks()
 	p.own.Unlock()
 	for _, c := range s.cs[:n] {
 		if c.Op != fabric.OpPath {
@@ -107,7 +108,7 @@ func (p *post) poll(s *side) (cs []fabric.Completion) {
 			continue
 		}
 		for i, e := range p.eps {
-			if e == s.ep && why != nil {
+			if e == s.ep && rejoins {
 				p.rejoin(i)
 			}
 		}

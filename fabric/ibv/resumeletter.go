@@ -12,11 +12,12 @@ import (
 //	 0  magic "RMAr"
 //	 4  version, 3
 //	 5  kind: 0 when the sender has stopped its queue pair, 1 when that of this connection takes packets,
-//	    2 for more names
+//	    2 for more names, 3 to try the link's own port while a carrier is in use, 4 when it works
 //	 6  attempt at this connection: its remainder by the number of ports is the port
 //	 7  1 if a letter of kind 2 of the sender follows, else 0
 //	 8  number of the connection, from 1 (4)
-//	12  the packet that the queue pair of the connection before expects (4)
+//	12  the packet that the queue pair of the connection before expects; after a carrier, how many notifications
+//	    the sender has sent by it, modulo 2^24; in kinds 3 and 4 a random number of the trial (4)
 //	16  address of the queue pair of this connection (40)
 //	56  over another port than the link's own, in kinds 0 and 2: for each region of the sender
 //	      its key (4)
@@ -41,7 +42,7 @@ const (
 	resumeSize    = 16 + addrSize
 
 	// Kinds of letters.
-	kindStopped, kindReady, kindNames = 0, 1, 2
+	kindStopped, kindReady, kindNames, kindTrial, kindWorks = 0, 1, 2, 3, 4
 
 	// maxAttempt bounds the attempts at one connection.
 	maxAttempt = 250
@@ -89,7 +90,7 @@ func (x *resumeLetter) append(b []byte) []byte {
 func (x *resumeLetter) parseLast(b []byte) (ok bool) {
 	n := int(x.address[0])
 	x.address[0] = 0
-	if n > maxAsks || n > 0 && x.kind != kindReady || len(b) < n*answerSize || x.kind == kindNames || x.more || x.address != [addrSize]byte{} {
+	if n > maxAsks || n > 0 && x.kind != kindReady || len(b) < n*answerSize || x.kind > kindReady || x.more || x.address != [addrSize]byte{} {
 		return false
 	}
 	for ; n > 0; n-- {
@@ -102,7 +103,7 @@ func (x *resumeLetter) parseLast(b []byte) (ok bool) {
 
 // parseResumeLetter parses a peer's letter, which is untrusted; the address is not checked.
 func parseResumeLetter(b []byte) (x resumeLetter, err error) {
-	if len(b) < resumeSize || string(b[:4]) != letterMagic || b[4] != letterVersion || b[5] > kindNames || b[6] > lastAttempt || b[7] > 1 {
+	if len(b) < resumeSize || string(b[:4]) != letterMagic || b[4] != letterVersion || b[5] > kindWorks || b[6] > lastAttempt || b[7] > 1 {
 		return x, errBadLetter
 	}
 	x = resumeLetter{kind: b[5], attempt: int(b[6]), more: b[7] == 1, round: binary.LittleEndian.Uint32(b[8:]), expected: binary.LittleEndian.Uint32(b[12:]), address: [addrSize]byte(b[16:])}
@@ -111,6 +112,9 @@ func parseResumeLetter(b []byte) (x resumeLetter, err error) {
 		ok = x.parseLast(b[resumeSize:])
 	} else {
 		x.names, ok = parseNames(b[resumeSize:])
+	}
+	if x.kind >= kindTrial && (x.attempt != 0 || x.more || len(x.names) > 0) {
+		ok = false
 	}
 	if !ok || x.round == 0 || x.expected > psnMask {
 		return x, errBadLetter

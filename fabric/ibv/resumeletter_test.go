@@ -31,12 +31,20 @@ func TestResumeLetterBytes(t *testing.T) {
 	}
 	_, err = parseResumeLetter(append(b, 0))
 	require.ErrorIs(t, err, errBadLetter)
-	for at, v := range map[int]byte{0: 'r', 4: 1, 5: 3, 6: lastAttempt + 1, 7: 2, 15: 1} {
+	for at, v := range map[int]byte{0: 'r', 4: 1, 5: kindTrial, 6: lastAttempt + 1, 7: 2, 15: 1} {
 		c := slices.Clone(b)
 		c[at] = v
 		_, err := parseResumeLetter(c)
 		require.ErrorIs(t, err, errBadLetter, "byte %d", at)
 	}
+	for _, kind := range []uint8{kindTrial, kindWorks} {
+		y := resumeLetter{kind: kind, round: 1, expected: 2, address: x.address}
+		z, err := parseResumeLetter(y.append(nil))
+		require.NoError(t, err)
+		require.Equal(t, y.append(nil), z.append(nil))
+	}
+	_, err = parseResumeLetter((&resumeLetter{kind: kindWorks + 1, round: 1}).append(nil))
+	require.ErrorIs(t, err, errBadLetter)
 	x.round = 0
 	_, err = parseResumeLetter(x.append(nil))
 	require.ErrorIs(t, err, errBadLetter)

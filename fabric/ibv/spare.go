@@ -208,7 +208,7 @@ type away struct {
 	home  time.Time     // since
 }
 
-const backPause, silentPause, maxPause = time.Second, 16 * time.Second, 10 * time.Minute
+const backPause, silentPause, maxTrialPause, maxPause = time.Second, 16 * time.Second, time.Minute, 10 * time.Minute
 
 // arrived says that the endpoint uses port to, after port from was lost because of why.
 func (a *away) arrived(from, to int, why error) {
@@ -227,6 +227,18 @@ func (a *away) arrived(from, to int, why error) {
 		a.pause = min(max(2*a.pause, least), maxPause)
 		a.until = now.Add(a.pause)
 	}
+}
+
+// carried says that a carrier took over because of why: its port is tried while the carrier goes on, which costs little.
+func (a *away) carried(why error) {
+	a.arrived(0, 1, why)
+	a.until = time.Now().Add(min(a.pause, maxTrialPause))
+}
+
+// again says that the port was tried in vain.
+func (a *away) again() {
+	a.pause = min(2*a.pause, maxPause)
+	a.until = time.Now().Add(min(a.pause, maxTrialPause))
 }
 
 // returns reports whether it is time to return, and the link's own port is active.

@@ -20,6 +20,8 @@ type echo struct {
 }
 
 func (e *echo) Outages() (uint64, error) { return 0, nil }
+func (e *echo) Seeks() bool              { return false }
+
 func (e *echo) Rejoin(ctx context.Context, by fabric.Courier) error {
 	for by.Sent() {
 		b, err := by.Next(ctx)

@@ -133,7 +133,7 @@ type railWatch struct {
 	before []rma.RailStats // of the line
 	told   int64           // answers, of the line
 	late   time.Duration   // when it says why there is no answer, as now
-	tcp    bool            // the line has said that tcp carries rail 0 in the place of verbs
+	tcp    bool            // tcp carries rail 0 in the place of verbs, as the line has said
 }
 
 // isDown reports whether an interface of a rail is down.
@@ -142,8 +142,9 @@ func (w *railWatch) isDown() bool {
 }
 
 const (
-	railsLost   = "rails lost" // the count of losses
-	railCarried = "carried on" // the event of a line whose rail 0 tcp carries
+	railsLost    = "rails lost" // the count of losses
+	railCarried  = "carried on" // the events of a line whose rail 0 tcp carries, and verbs again
+	railReturned = "returned"
 )
 
 // watchRails counts losses until the end.
@@ -221,9 +222,9 @@ func (l *line) rails(i uint64) error {
 // lookAtRails reports the rails that have been lost and carry parts again.
 func (l *line) lookAtRails() {
 	w := &l.railWatch
-	if !w.tcp && os.Getenv("RMA_FABRIC") == "auto" && l.p.Link() == "tcp" {
-		w.tcp = true
-		l.say(event{Ev: railCarried})
+	if os.Getenv("RMA_FABRIC") == "auto" && w.tcp != (l.p.Link() == "tcp") {
+		w.tcp = !w.tcp
+		l.say(event{Ev: map[bool]string{true: railCarried, false: railReturned}[w.tcp]})
 	}
 	rails, all := l.p.Stats().Rails, true
 	for i := range rails {

@@ -26,7 +26,7 @@ var killedToError = figure{"death while a queue pair is replaced to error", 0, t
 // interface goes down, packets vanish without a word, or an address is removed, for 50 ms to 3 s each, and
 // all of that also within one operation, and in the end each wire is taken away for longer than a connection
 // waits for it. Atomics are executed by the devices, so that results may be lost, or by the ranks, where none is; with
-// those, in some rounds, all wires are taken away in the end until tcp carries rail 0.
+// those, in some rounds, all wires are taken away in the end until tcp carries rail 0, and given back.
 // Some rounds end with the death of a rank whose queue pair is being replaced. Nothing else fails, is lost or doubled, and all rails come back into use.
 func ports(ctx context.Context, r *round) {
 	w, err := findWires()
@@ -166,7 +166,16 @@ func withoutWires(r *round, j *job, w *wires) bool {
 		return false
 	}
 	w.tell(j, []int{0, 1}, "up")
-	return noneFailed(r, j, "without wires")
+	if !noneFailed(r, j, "without wires") {
+		return false
+	}
+	for _, p := range j.procs {
+		if err := p.await(startLimit, len(p.find(is(railCarried))), "verbs carries rail 0 again", is(railReturned)); err != nil {
+			r.fault("%v", err)
+			return false
+		}
+	}
+	return noneFailed(r, j, "beside the return to verbs")
 }
 
 // killWhileReplaced kills a rank soon after rail 0 is lost.
