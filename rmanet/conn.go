@@ -54,6 +54,7 @@ type reading struct {
 	came     uint64 // bytes that the peer has sent
 	taken    uint64 // bytes of them that Read has returned, or that were dropped
 	limit    uint64 // offset up to which the peer may send
+	granting bool   // a goroutine is sending credit
 	fin      bool   // the peer has ended the stream
 	stopped  bool   // by CloseRead or Close
 	err      error  // why no bytes will follow those in the queue
@@ -188,34 +189,39 @@ func (c *Conn) leave(b *block) {
 	}
 	c.cur.Store(b)
 	c.mu.Lock()
-	closed := c.closed
+	over := c.closed || c.rd.stopped
 	c.mu.Unlock()
-	if closed {
-		c.dropRest() // Close may have called dropRest before the Store
+	if over {
+		c.dropRest() // Close or CloseRead may have called dropRest before the Store
 	}
 }
 
-// dropRest releases the block that Read has left unfinished.
+// dropRest drops the block that Read has left unfinished.
 func (c *Conn) dropRest() {
 	if b := c.cur.Swap(nil); b != nil {
+		n := len(b.buf) - b.off
 		c.s.give(b)
+		c.mu.Lock()
+		c.took(n)
 	}
 }
 
-// took grants credit for n bytes that were read or dropped, and unlocks.
+// took grants credit for n bytes that were read or dropped, and unlocks. Each byte that has
+// come is counted once, by the one who has taken it from the queue. Only one goroutine sends
+// credit at a time, so that no offset follows a higher one: others leave theirs to it.
 func (c *Conn) took(n int) {
 	r := &c.rd
 	r.taken += uint64(n)
 	window := uint64(c.s.n.cfg.Window)
-	grant := !r.fin && !c.closed && r.err == nil && r.taken+window-r.limit >= window/2
-	if grant {
-		r.limit = r.taken + window
-	}
-	limit := r.limit
-	c.mu.Unlock()
-	if grant {
+	for !r.granting && !r.fin && !c.closed && r.err == nil && r.taken+window-r.limit >= window/2 {
+		limit := r.taken + window
+		r.limit, r.granting = limit, true
+		c.mu.Unlock()
 		c.control(kindCredit, limit)
+		c.mu.Lock()
+		r.granting = false
 	}
+	c.mu.Unlock()
 }
 
 // control sends a control frame of this connection.
@@ -275,8 +281,8 @@ func (c *Conn) CloseRead() error {
 	}
 	r := &c.rd
 	r.stopped = true
-	r.q.clear()
-	c.took(int(r.came - r.taken))
+	c.took(r.q.clear())
+	c.dropRest()
 	r.ev.Set()
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -161,6 +162,113 @@ func TestHalfClose(t *testing.T) {
 		}, testutil.Limit, time.Millisecond)
 		require.NoError(t, b.Close())
 	})
+}
+
+// Credit that two goroutines grant at once reaches the peer in order: a lower offset behind a
+// higher one is a violation of the protocol.
+func TestCreditInOrder(t *testing.T) {
+	t.Cleanup(func() { controls.New = nil }) // when the engines are closed
+	var armed atomic.Bool
+	held, release := make(chan struct{}), make(chan struct{})
+	controls.New = func() any { // on the way of a frame to the engine
+		if armed.CompareAndSwap(true, false) {
+			close(held)
+			<-release
+		}
+		return nil
+	}
+	es := job(t, 2, "shm")
+	a, b := connect(t, es, 0, 1)
+	x, y := connect(t, es, 0, 1)
+	_, err := a.Write(make([]byte, defaultWindow))
+	require.NoError(t, err)
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for m := b.rd.q.head; m != nil; m = m.next {
+			if !m.ready {
+				return false
+			}
+		}
+		return b.rd.came == defaultWindow && a.s.quiet() && b.s.quiet()
+	}, "a window of bytes is here")
+	runtime.GC()
+	runtime.GC() // the second empties controls
+	armed.Store(true)
+	read := make(chan error, 1)
+	go func() {
+		_, err := io.ReadFull(b, make([]byte, defaultWindow/2))
+		read <- err
+	}()
+	<-held // Read grants half a window
+	require.NoError(t, b.CloseRead())
+	close(release)
+	require.NoError(t, <-read)
+	_, err = y.Write([]byte("behind the credit"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(x, make([]byte, 17))
+	require.NoError(t, err)
+	require.NoError(t, a.SetWriteDeadline(time.Now().Add(testutil.Limit)))
+	_, err = a.Write(make([]byte, 2*defaultWindow)) // which takes the credit of both
+	require.NoError(t, err)
+}
+
+// Bytes that CloseRead drops are counted once, wherever they are: the peer gets credit for a
+// window more than it has sent, at most.
+func TestDroppedBytesAreCountedOnce(t *testing.T) {
+	const n = 4000
+	arrives := func(t *testing.T, c *Conn, inPlace bool, between func()) {
+		land, err := c.arriving(n, inPlace)
+		require.NoError(t, err)
+		between()
+		c.s.arrived(land.Token, [][]byte{make([]byte, n)}, nil)
+	}
+	for name, drop := range map[string]func(t *testing.T, c *Conn, closeRead func()){
+		"in the queue": func(t *testing.T, c *Conn, closeRead func()) {
+			arrives(t, c, true, func() {})
+			closeRead()
+		},
+		"being fetched": func(t *testing.T, c *Conn, closeRead func()) { arrives(t, c, false, closeRead) },
+		"in the ring":   func(t *testing.T, c *Conn, closeRead func()) { arrives(t, c, true, closeRead) },
+		"read in part": func(t *testing.T, c *Conn, closeRead func()) {
+			arrives(t, c, true, func() {})
+			_, err := c.Read(make([]byte, 1))
+			require.NoError(t, err)
+			closeRead()
+		},
+		"being fetched for a Read": func(t *testing.T, c *Conn, closeRead func()) {
+			read := make(chan error, 1)
+			go func() {
+				_, err := c.Read(make([]byte, n))
+				read <- err
+			}()
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return c.rd.claim != nil
+			}, "it waits")
+			arrives(t, c, false, closeRead)
+			if err := <-read; err != nil {
+				require.ErrorIs(t, err, io.EOF)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			es := job(t, 2, "shm")
+			l, err := Of(es[1]).Listen("pair")
+			require.NoError(t, err)
+			s := newSession(Of(es[1]), 0)
+			require.NoError(t, s.opens(frame{kind: kindOpen, num: 1, n: minWindow, service: "pair"}))
+			accepted, err := l.Accept()
+			require.NoError(t, err)
+			c := accepted.(*Conn)
+			drop(t, c, func() { require.NoError(t, c.CloseRead()) })
+			require.EqualValues(t, n, c.rd.came)
+			require.EqualValues(t, n, c.rd.taken)
+			require.Zero(t, s.in.Load())
+			require.NoError(t, c.Close())
+		})
+	}
 }
 
 func TestListen(t *testing.T) {

@@ -76,14 +76,17 @@ func (q *queue) take() *block {
 	return b
 }
 
-// clear drops all blocks; those with bytes still arriving are released on arrival.
-func (q *queue) clear() {
+// clear drops all blocks and returns the number of their bytes. Blocks with bytes still
+// arriving are released on arrival, and counted then.
+func (q *queue) clear() (n int) {
 	for b := q.head; b != nil; b = q.head {
 		q.remove(b)
 		if b.ready || b.failed {
+			n += len(b.buf)
 			b.c.s.give(b)
 		} else {
 			b.void = true // released when it has arrived
 		}
 	}
+	return n
 }
