@@ -220,17 +220,27 @@ func (s *session) refuse(num uint32, reason uint64) {
 	s.send(frame{kind: kindReset, toOpener: true, num: num, n: reason})
 }
 
-// forget removes a request that its peer has withdrawn.
-func (l *Listener) forget(o *opening) {
+// withdrawn removes the peer's request with this number; it reports whether it waited.
+func (s *session) withdrawn(num uint32) bool {
+	s.mu.Lock()
+	o := s.waits[num]
+	s.mu.Unlock()
+	return o != nil && o.l.forget(o)
+}
+
+// forget removes a request; it reports whether it waited.
+func (l *Listener) forget(o *opening) bool {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
-	if o.at != nil {
+	waited := o.at != nil
+	if waited {
 		l.waits.Remove(o.at)
 		o.at = nil
 	}
 	o.s.mu.Lock()
 	delete(o.s.waits, o.num)
 	o.s.mu.Unlock()
+	return waited
 }
 
 // admit calls admit of all listeners with waiting requests.

@@ -492,17 +492,16 @@ func (s *session) frame(f frame) error {
 	if f.kind == kindOpen {
 		return s.opens(f)
 	}
-	s.mu.Lock()
-	c, last := s.side(f.toOpener)[f.num], s.lastIn
-	o := s.waits[f.num]
-	if f.toOpener {
-		last, o = s.last, nil
-	}
-	s.mu.Unlock()
-	if o != nil && f.kind == kindReset {
-		o.l.forget(o) // the peer has withdrawn its request
+	// Look for a request first: Accept may turn it into a connection meanwhile.
+	if f.kind == kindReset && !f.toOpener && s.withdrawn(f.num) {
 		return nil
 	}
+	s.mu.Lock()
+	c, last := s.side(f.toOpener)[f.num], s.lastIn
+	if f.toOpener {
+		last = s.last
+	}
+	s.mu.Unlock()
 	if c == nil {
 		if after(f.num, last)-1 < numberMax/2 {
 			return protocolError("control frame of kind %d for stream %d; the last is %d", f.kind, f.num, last)

@@ -1,6 +1,7 @@
 package rmanet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -278,6 +280,53 @@ func TestStreamsWait(t *testing.T) {
 	require.NoError(t, first.Close()) // which ends both halves
 	require.NoError(t, end.Close())
 	require.NoError(t, g.Wait())
+}
+
+// A Dial is withdrawn while Accept makes room for it: the connection that Accept returns has
+// been reset.
+func TestWithdrawnWhileAccepted(t *testing.T) {
+	es := job(t, 2, "shm")
+	n, err := Configure(es[1], Config{Backlog: 1})
+	require.NoError(t, err)
+	l, err := n.Listen("80")
+	require.NoError(t, err)
+	ctx := testutil.Context(t, time.Minute)
+	first, err := Dial(ctx, es[0], "1:80")
+	require.NoError(t, err)
+	withdrawn, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dialled := make(chan error, 1)
+	go func() {
+		_, err := Dial(withdrawn, es[0], "1:80")
+		dialled <- err
+	}()
+	testutil.Eventually(t, time.Minute, func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return l.waits.Len() == 1
+	}, "the second waits")
+	testutil.Holding(&n.mu, func() { // as Accept does
+		cancel()
+		require.ErrorIs(t, <-dialled, context.Canceled)
+		stacks := make([]byte, 1<<20)
+		testutil.Eventually(t, time.Minute, func() bool {
+			return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("rmanet.(*Listener).forget("))
+		}, "the engine has found the request, and waits to remove it")
+		o := l.waits.Remove(l.waits.Front()).(*opening)
+		o.at = nil
+		l.come = append(l.come, o.accept())
+	})
+	c, err := l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	c, err = l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(testutil.Limit)))
+	_, err = c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	require.NoError(t, c.Close())
+	require.NoError(t, first.Close())
+	require.NoError(t, n.Drain(ctx))
 }
 
 // A peer may have more than 10,000 connections, and idle ones hold next to nothing.
