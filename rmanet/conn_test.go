@@ -498,6 +498,18 @@ func TestNoAllocation(t *testing.T) {
 	require.Less(t, testutil.AllocsPerRun(500, ping), 0.5) // credit, now and then
 }
 
+// loseConnection ends the connection of the engines of rank 0 and of another one.
+func loseConnection(t *testing.T, es []*rma.Engine, other int) {
+	t.Helper()
+	mine, err := es[0].Alloc(8)
+	require.NoError(t, err)
+	mem, err := es[other].Alloc(8)
+	require.NoError(t, err)
+	require.NoError(t, mem.Close())
+	ctx := testutil.Context(t, testutil.Limit)
+	require.ErrorIs(t, es[0].Peer(other).Put(mem.Key().At(0), mine.Slice(0, 8)).Wait(ctx), rma.ErrRemoteAccess)
+}
+
 // Connections end with the engines' connection, and new ones are made after Peer.Reset, again and
 // again; a rank's connection with itself concerns no other rank.
 func TestDialAfterReset(t *testing.T) {
@@ -507,21 +519,16 @@ func TestDialAfterReset(t *testing.T) {
 				es := job(t, 2, fabric)
 				ctx := testutil.Context(t, 30*time.Second)
 				p := es[0].Peer(to)
-				mine, err := es[0].Alloc(8)
-				require.NoError(t, err)
 				kept, other := connect(t, es, 0, 1)
 				for range 3 {
 					a, b := connect(t, es, 0, to)
 					c, d := connect(t, es, to, 0)
-					mem, err := es[to].Alloc(8)
-					require.NoError(t, err)
-					require.NoError(t, mem.Close())
-					require.ErrorIs(t, p.Put(mem.Key().At(0), mine.Slice(0, 8)).Wait(ctx), rma.ErrRemoteAccess)
+					loseConnection(t, es, to)
 					for _, x := range []*Conn{a, b, c, d} {
 						_, err := x.Read(make([]byte, 1))
 						require.ErrorIs(t, err, syscall.ECONNRESET)
 					}
-					_, err = Dial(ctx, es[0], Addr{to, "pair"}.String())
+					_, err := Dial(ctx, es[0], Addr{to, "pair"}.String())
 					require.ErrorIs(t, err, syscall.ECONNRESET)
 					require.NoError(t, p.Reset(ctx))
 					require.NoError(t, es[to].Peer(0).Reset(ctx), "waits for the same connection")
@@ -542,4 +549,50 @@ func TestDialAfterReset(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A peer that has violated the protocol is told so when it dials, and when its Dial waits for
+// room; after the loss of the engines' connection and Peer.Reset it may connect again.
+func TestDialAfterViolation(t *testing.T) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		es := job(t, 2, fabric)
+		n, err := Configure(es[0], Config{Backlog: 1})
+		require.NoError(t, err)
+		l, err := n.Listen("80")
+		require.NoError(t, err)
+		ctx := testutil.Context(t, testutil.Limit)
+		first, err := Dial(ctx, es[1], "0:80")
+		require.NoError(t, err)
+		waits := make(chan error, 1)
+		go func() {
+			_, err := Dial(ctx, es[1], "0:80")
+			waits <- err
+		}()
+		testutil.Eventually(t, testutil.Limit, func() bool {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return l.waits.Len() == 1
+		}, "the second waits")
+		n.sessions[1].fail(protocolError("as if there were one"))
+		_, err = first.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		require.ErrorIs(t, err, ErrProtocol)
+		require.ErrorIs(t, <-waits, ErrProtocol)
+		_, err = Dial(ctx, es[1], "0:80")
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		require.ErrorIs(t, err, ErrProtocol)
+		_, err = Dial(ctx, es[0], "1:80")
+		require.ErrorIs(t, err, ErrProtocol)
+
+		loseConnection(t, es, 1)
+		require.NoError(t, es[0].Peer(1).Reset(ctx))
+		require.NoError(t, es[1].Peer(0).Reset(ctx), "waits for the same connection")
+		for from := range es {
+			a, b := connect(t, es, from, 1-from)
+			_, err = a.Write([]byte("again"))
+			require.NoError(t, err)
+			_, err = io.ReadFull(b, make([]byte, 5))
+			require.NoError(t, err)
+		}
+	})
 }

@@ -84,7 +84,8 @@
 //
 // Frames are checked against the credit that this side has granted and the frames before. A
 // peer that violates the protocol loses all its connections here with an error that wraps
-// [ErrProtocol].
+// [ErrProtocol]. Later Dials on either side fail with it, too, until the engines' connection
+// is lost and [rma.Peer.Reset] replaces it.
 //
 // # Files
 //

@@ -33,7 +33,7 @@ const (
 	resetAborted  = 1 // by the application
 	resetRefused  = 2 // no listener
 	resetBusy     = 3 // too many connections wait to be accepted
-	resetProtocol = 4 // the receiver of the reset violated the protocol
+	resetProtocol = 4 // the receiver of the reset violated the protocol, by this stream or before
 	resetUnread   = 5 // closed before all was read; data sent before is valid
 )
 
@@ -52,8 +52,9 @@ type frame struct {
 	service  string
 }
 
-// ErrProtocol says that a peer has violated the protocol of this package. Its connections
-// with this side are reset.
+// ErrProtocol says that a peer has violated the protocol of this package, or takes this side
+// for one that has. The connections with it are reset, and new ones are refused, until the
+// engines' connection is lost and Peer.Reset replaces it.
 var ErrProtocol = errors.New("rmanet: peer violated the protocol")
 
 func protocolError(format string, args ...any) error {

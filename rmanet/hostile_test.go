@@ -101,6 +101,8 @@ func TestLies(t *testing.T) {
 			require.Equal(t, frame{kind: kindReset, toOpener: true, num: 1, n: resetProtocol}, l.frame())
 			_, err = Dial(testutil.Context(t, 10*time.Second), es[1], "0:x")
 			require.ErrorIs(t, err, ErrProtocol)
+			l.tell(frame{kind: kindOpen, num: 4, n: 1 << 20, service: "pair"})
+			require.Equal(t, frame{kind: kindReset, toOpener: true, num: 4, n: resetProtocol}, l.frame())
 			l.raw(tagData|1, []byte("x")) // dropped
 			_, err = good.Write([]byte("fine"))
 			require.NoError(t, err)

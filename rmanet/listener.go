@@ -180,36 +180,42 @@ func (l *Listener) shut() bool {
 
 // opens handles the peer's request to open a connection.
 func (s *session) opens(f frame) error {
-	s.mu.Lock()
-	if f.toOpener || f.n > maxWindow || after(f.num, s.lastIn)-1 >= numberMax/2 || s.accepted[f.num] != nil || s.waits[f.num] != nil {
-		defer s.mu.Unlock()
-		return protocolError("stream %d opened after %d, window %d", f.num, s.lastIn, f.n)
+	o, reason, err := s.request(f)
+	switch {
+	case err != nil:
+		return err
+	case o == nil:
+		s.refuse(f.num, reason)
+	default:
+		o.l.admit()
 	}
-	s.lastIn = f.num
-	busy := len(s.waits) >= s.n.cfg.Streams
-	s.mu.Unlock()
+	return nil
+}
+
+// request makes the peer's request wait at its listener, or returns the reason of a refusal.
+func (s *session) request(f frame) (o *opening, reason uint64, err error) {
 	n := s.n
 	n.mu.Lock()
-	l := n.listeners[f.service]
-	if l == nil || busy {
-		n.mu.Unlock()
-		reason := uint64(resetRefused)
-		if busy {
-			reason = resetBusy
-		}
-		s.refuse(f.num, reason)
-		return nil
-	}
-	o := &opening{l: l, s: s, num: f.num, window: f.n}
+	defer n.mu.Unlock()
 	s.mu.Lock()
-	if s.err == nil {
-		o.at = l.waits.PushBack(o)
-		s.waits[f.num] = o
+	defer s.mu.Unlock()
+	if f.toOpener || f.n > maxWindow || after(f.num, s.lastIn)-1 >= numberMax/2 || s.accepted[f.num] != nil || s.waits[f.num] != nil {
+		return nil, 0, protocolError("stream %d opened after %d, window %d", f.num, s.lastIn, f.n)
 	}
-	s.mu.Unlock()
-	n.mu.Unlock()
-	l.admit()
-	return nil
+	s.lastIn = f.num
+	l := n.listeners[f.service]
+	switch {
+	case errors.Is(s.err, ErrProtocol):
+		return nil, resetProtocol, nil
+	case len(s.waits) >= n.cfg.Streams:
+		return nil, resetBusy, nil
+	case l == nil || s.err != nil:
+		return nil, resetRefused, nil
+	}
+	o = &opening{l: l, s: s, num: f.num, window: f.n}
+	o.at = l.waits.PushBack(o)
+	s.waits[f.num] = o
+	return o, 0, nil
 }
 
 // refuse sends the peer the refusal of its request.

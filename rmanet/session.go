@@ -39,7 +39,7 @@ type session struct {
 	waiting  atomic.Int64 // control frames posted and not sent
 	stalled  atomic.Bool  // messages are left at the peer: in has reached its bound
 	hungry   atomic.Bool  // starved is not empty
-	lost     atomic.Bool  // err is the loss of the engines' connection, which Peer.Reset ends; changed under mu
+	lost     atomic.Bool  // the engines' connection is lost: err lasts until Peer.Reset; changed under mu
 	deferred int          // control frames that are being fetched; the engine's
 }
 
@@ -216,11 +216,10 @@ func (s *session) renew() {
 // lose ends all connections with the peer, until Peer.Reset. It is called before the engine
 // replaces its connection, and no message of the old one follows.
 func (s *session) lose(err error) {
-	if s.fail(err) {
-		s.mu.Lock()
-		s.lost.Store(errors.Is(s.err, err))
-		s.mu.Unlock()
-	}
+	s.fail(err)
+	s.mu.Lock()
+	s.lost.Store(s.err != nil && !errors.Is(s.err, rma.ErrClosed))
+	s.mu.Unlock()
 }
 
 // control is an outgoing control frame.
@@ -274,8 +273,9 @@ func ending(err error) error {
 	return connReset(err)
 }
 
-// fail ends all connections with the peer, unless an earlier call has.
-func (s *session) fail(err error) bool {
+// fail ends all connections with the peer, unless an earlier call has. After a violation of
+// the protocol the peer is told, for each connection and for each request, present and later.
+func (s *session) fail(err error) {
 	s.mu.Lock()
 	if s.err != nil {
 		if errors.Is(err, rma.ErrClosed) {
@@ -283,23 +283,24 @@ func (s *session) fail(err error) bool {
 			s.lost.Store(false)
 		}
 		s.mu.Unlock()
-		return false
+		return
 	}
 	s.err = err
 	waits := maps.Clone(s.waits)
 	clear(s.waits)
 	s.mu.Unlock()
-	for _, o := range waits {
-		o.l.forget(o)
-	}
 	lied, why := errors.Is(err, ErrProtocol), ending(err)
+	for _, o := range waits {
+		if o.l.forget(o) && lied {
+			s.refuse(o.num, resetProtocol)
+		}
+	}
 	for _, c := range s.all() {
 		c.end(why)
 		if lied {
 			c.control(kindReset, resetProtocol)
 		}
 	}
-	return true
 }
 
 // arriving chooses the destination of a message of the peer.
@@ -464,7 +465,7 @@ func (c *Conn) filled(b *block, err error) {
 	r.ev.Set()
 }
 
-// frames executes control frames.
+// frames executes control frames; when the session has ended, only requests, to refuse them.
 func (s *session) frames(parts [][]byte) {
 	var whole [16 * frameMax]byte
 	b := whole[:0] // a copy: the peer can change the ring
@@ -474,9 +475,9 @@ func (s *session) frames(parts [][]byte) {
 	if len(b) == 0 {
 		s.fail(protocolError("no control frame"))
 	}
-	for len(b) > 0 && s.why() == nil {
+	for len(b) > 0 {
 		f, rest, err := parseFrame(b)
-		if err == nil {
+		if err == nil && (f.kind == kindOpen || s.why() == nil) {
 			err = s.frame(f)
 		}
 		if err != nil {
