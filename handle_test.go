@@ -265,6 +265,38 @@ func TestReceiver(t *testing.T) {
 	})
 }
 
+// A Receiver of one peer gets no messages of others, and is told of no other end; receives
+// behind it get them.
+func TestReceiveFrom(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, testutil.Limit)
+		es := open(t, 3, fabric)
+		g := &gatherer{gone: map[int]error{}}
+		_, err := ReceiveFrom(es[0].Peer(1), LibraryTags, 0, g)
+		require.NoError(t, err)
+		got := make([]byte, 5)
+		recv := es[0].RecvTag(LibraryTags, got)
+		require.NoError(t, es[1].Peer(0).SendTag(LibraryTags, []byte("to g")).Wait(ctx))
+		require.NoError(t, es[2].Peer(0).SendTag(LibraryTags, []byte("other")).Wait(ctx))
+		m, err := recv.WaitFrom(ctx)
+		require.NoError(t, err)
+		require.Equal(t, Envelope{From: 2, Tag: LibraryTags, Len: 5}, m)
+		require.Equal(t, "other", string(got))
+		testutil.Eventually(t, testutil.Limit, func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return len(g.bodies) == 1 && g.bodies[0] != nil
+		}, "the message of rank 1")
+		require.NoError(t, es[2].Close())
+		require.NoError(t, es[1].Close())
+		testutil.Eventually(t, testutil.Limit, func() bool { g.mu.Lock(); defer g.mu.Unlock(); return g.gone[1] != nil }, "told that rank 1 is gone")
+		testutil.Holding(&g.mu, func() {
+			require.Equal(t, []Envelope{{From: 1, Tag: LibraryTags, Len: 4}}, g.began)
+			require.Len(t, g.gone, 1)
+		})
+	})
+}
+
 // However much peers send at once, a handler holds no more than HandlerOptions.Memory.
 func TestHandlerMemoryIsBounded(t *testing.T) {
 	for _, workers := range []int{0, 1} {

@@ -314,6 +314,12 @@ func (e *Engine) Receive(tag, ignore uint32, to Receiver) (*Receiving, error) {
 	return receive(e, tag, ignore, 0, to)
 }
 
+// ReceiveFrom is Engine.Receive for messages of one peer only: those of other ranks pass by
+// it to the receives behind it.
+func ReceiveFrom(p *Peer, tag, ignore uint32, to Receiver) (*Receiving, error) {
+	return receive(p.eng, tag, ignore, p.rank+1, to)
+}
+
 // newAny creates a receive from any peer.
 func (e *Engine) newAny(buf []byte) *hub.Op {
 	o := e.proto.hub.NewAny()

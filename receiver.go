@@ -55,7 +55,8 @@ type Landing struct {
 	Unwanted bool
 }
 
-// Receiving is the registration of a Receiver with an engine, by Engine.Receive.
+// Receiving is the registration of a Receiver with an engine, by Engine.Receive or
+// ReceiveFrom.
 type Receiving struct {
 	eng  *Engine
 	r    *hub.Receiving

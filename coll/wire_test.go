@@ -4,9 +4,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -278,6 +280,66 @@ func TestDiscardsAreBounded(t *testing.T) {
 	})
 	s.discard(es[0].Peer(1), 1)
 	testutil.Holding(&s.drops.mu, func() { require.Empty(t, s.drops.waited, "one too many") })
+}
+
+// Data that is waited for to be dropped does not hold up data of another rank with the same
+// number: each rank numbers its own.
+func TestDiscardsPassOtherRanks(t *testing.T) {
+	for _, n := range []int{8 << 10, 1 << 20} { // through the ring, and fetched
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			const later = 5
+			es := job(t, 3, "shm")
+			ctx := testutil.Context(t, testutil.Limit)
+			s := worlds(t, es)[0].t.s
+			pair := make([]*Team, 3)
+			each(t, pair, func(r int, _ *Team) (err error) {
+				if r != 1 {
+					pair[r], err = New(ctx, es[r], []int{0, 2}, "pair")
+				}
+				return err
+			})
+			announce := func(from int, number uint32) {
+				h := header{later: later, bytes: uint64(n), call: call{kind: kindBcast, elem: reflect.Int64, alg: algBinomial, size: 8, root: 1, count: uint64(n / 8)}}
+				b := make([]byte, headerSize)
+				h.put(b)
+				require.NoError(t, es[from].Peer(0).SendTag(tagData|number, b).Wait(ctx))
+			}
+			announce(1, 99) // there is no such team
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				s.drops.mu.Lock()
+				defer s.drops.mu.Unlock()
+				return len(s.drops.waited) == 1 && !s.drops.running
+			}, "the receiver that drops")
+			require.NoError(t, pair[0].Force("bcast=binomial"))
+			got := make([]int64, n/8)
+			q := StartBcast(pair[0], 1, got)
+			announce(2, pair[2].t.numbers[0])
+			testutil.Eventually(t, testutil.Limit, func() bool { return fetches(pair[0].t) }, "the receive behind it")
+			es[2].Peer(0).SendFunc(tagPayload|later, bytesOf(input(1, 2, n/8)), nil)
+			require.NoError(t, q.Wait(ctx))
+			require.Equal(t, input(1, 2, n/8), got)
+			testutil.Holding(&s.drops.mu, func() { require.Len(t, s.drops.waited, 1) })
+		})
+	}
+}
+
+// fetches reports whether an operation of a team has a receive in flight.
+func fetches(t *team) bool {
+	t.mu.Lock()
+	ops := slices.Collect(maps.Values(t.ops))
+	t.mu.Unlock()
+	for _, o := range ops {
+		o.mu.Lock()
+		for i := range o.state {
+			if o.state[i].recv != (rma.RecvRequest{}) {
+				defer o.mu.Unlock()
+				return true
+			}
+		}
+		o.mu.Unlock()
+	}
+	return false
 }
 
 // A first rank that sends no times, or processors that it cannot have, ends the team: nobody
