@@ -66,8 +66,8 @@ func (t *team) fail(o *operation, err error) {
 	t.revoke(err)
 }
 
-// revokedBy revokes the team because a rank of the job has, if it is a member: perhaps when the
-// members are known.
+// revokedBy revokes the team because of a rank of the job, which has revoked it or violates the
+// protocol, if it is a member: perhaps when the members are known.
 func (t *team) revokedBy(rank int, why error) {
 	t.mu.Lock()
 	if t.index == nil && t.err == nil {

@@ -368,7 +368,7 @@ func (r *receiver) Arrived(m rma.Envelope, token any, parts [][]byte, err error)
 	h, ok := parseHeader(head[:n], m.Len)
 	switch {
 	case !ok && t != nil:
-		t.revoke(&rma.PeerError{Rank: m.From, Op: "collective", Err: ErrProtocol})
+		t.revokedBy(m.From, &rma.PeerError{Rank: m.From, Op: "collective", Err: ErrProtocol})
 	case !ok:
 	case t == nil: // closed here
 		if h.later != 0 {

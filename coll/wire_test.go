@@ -164,6 +164,42 @@ func TestLies(t *testing.T) {
 	}
 }
 
+// A message that is no header ends the team whose number it has if its sender is a member, and
+// harms nobody if it is not: before the members are known, and after.
+func TestMalformedHeader(t *testing.T) {
+	for _, c := range []struct {
+		from, until int // the members are known after so many of the two messages
+	}{{1, 0}, {1, 1}, {2, 0}, {2, 1}, {2, 2}} {
+		t.Run(fmt.Sprintf("from %d known after %d", c.from, c.until), func(t *testing.T) {
+			t.Parallel()
+			ctx := testutil.Context(t, testutil.Limit)
+			ts := worlds(t, job(t, 3, "shm"))
+			mine, numbers, other := newPair(t, ts)
+			lie := func() {
+				m := rma.Envelope{From: c.from, Tag: tagData | mine.number, Len: headerSize}
+				(*receiver)(mine.s).Arrived(m, nil, [][]byte{make([]byte, headerSize)}, nil)
+			}
+			for range c.until {
+				lie()
+			}
+			pair, err := mine.s.complete(mine, []int{0, 1}, numbers)
+			for range 2 - c.until {
+				lie()
+			}
+			if c.from == 1 {
+				if c.until == 0 {
+					require.NoError(t, err)
+					err = pair.Err()
+				}
+				require.ErrorIs(t, err, ErrProtocol)
+				return
+			}
+			require.NoError(t, err)
+			each(t, []*Team{pair, other}, func(_ int, team *Team) error { return conform(ctx, team, 0, 3, 1) })
+		})
+	}
+}
+
 // Data that is not as long as its header says revokes the team, whether it comes through the
 // ring or is fetched, and does not leave an operation that looks complete.
 func TestDataOfAnotherLength(t *testing.T) {
