@@ -125,6 +125,83 @@ func TestRefusalsAreNotLost(t *testing.T) {
 	}
 }
 
+// Reads whose region is closed before they are answered are refused, with what is behind them: also a
+// request that was refused before, and on a connection that replaces a lost one.
+func TestRefusedReadsAreNotLost(t *testing.T) {
+	for name, behind := range map[string]func(a *host, w *fabric.WR){
+		"write": func(_ *host, w *fabric.WR) { w.Op = fabric.OpWrite; w.RKey++ },
+		"read":  func(_ *host, w *fabric.WR) { w.RKey++ },
+		"none":  nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := patient(t)
+			a.got = nil
+			reg, err := b.l.Alloc(4096, fabric.AccessAll)
+			require.NoError(t, err)
+			var wrs []fabric.WR
+			for i := range 4 {
+				w := a.write(8*i, 8, reg.Key(), fabric.FlagSignaled)
+				w.ID, w.Op = uint64(i+1), fabric.OpRead
+				wrs = append(wrs, w)
+			}
+			if behind != nil {
+				behind(a, &wrs[3])
+			}
+			require.NoError(t, unix.Shutdown(b.ep.sock.fd, unix.SHUT_WR)) // the refusal is not sent
+			n, err := a.ep.Post(wrs)
+			require.NoError(t, err)
+			require.Equal(t, 4, n)
+			p := &b.ep.resp
+			until(t, "all have arrived", func() bool { b.ep.receive(); return p.replies.tail-p.replies.head == 4 || p.refused })
+			require.Equal(t, behind != nil, p.refused)
+			require.NoError(t, reg.Close())
+			until(t, "the refusal is lost", func() bool { n, _ := b.ep.Outages(); return n > 0 }, b)
+			require.True(t, p.refused)
+			until(t, "both are down", func() bool { return a.ep.Err() != nil && b.ep.Err() != nil }, a, b)
+			require.ErrorIs(t, a.ep.Err(), fabric.ErrRemoteAccess)
+			require.ErrorIs(t, b.ep.Err(), fabric.ErrRemoteAccess)
+			a.poll()
+			for i, w := range wrs {
+				c := fabric.Completion{ID: w.ID, EP: a.ep.id, Op: w.Op, Status: fabric.StatusFlushed}
+				if i == 0 {
+					c.Status = fabric.StatusRemoteAccess
+				}
+				require.Contains(t, a.got, c)
+			}
+		})
+	}
+}
+
+// However often a refusal is sent, and whatever it replaces, the tally has the requests that were accepted.
+func TestTallyAfterRefusals(t *testing.T) {
+	for _, behind := range []bool{true, false} {
+		s := newStage(t, openLink(t), 4)
+		s.target(fabric.AccessAll)
+		s.ep.resumes = true
+		p, k := &s.ep.resp, s.reg.Key()
+		for seq := range uint32(3) {
+			p.replies.push(reply{kind: replyRead, seq: seq, rkey: k.RKey, n: 8, val: k.Addr})
+			s.ep.out.acks.executed++
+		}
+		require.NoError(t, s.reg.Close())
+		if behind {
+			p.refuse(3, fabric.StatusRemoteInvalid)
+		}
+		want := tally{executed: 3, accepted: 3}
+		require.Equal(t, want, tallyOf(s.ep))
+		for range 3 {
+			require.True(t, p.put())
+			require.True(t, p.replies.empty())
+			require.Equal(t, want, tallyOf(s.ep))
+			h, _ := s.hear()
+			require.Equal(t, header{op: opNak, ack: 3, status: fabric.StatusRemoteAccess}, h)
+			require.Nil(t, p.resume(0))
+			require.Equal(t, want, tallyOf(s.ep))
+			require.Equal(t, replyNak, p.replies.front().kind)
+		}
+	}
+}
+
 // A refusal waits for the payload of reads before it that comes on the lanes.
 func TestRefusalBehindLanes(t *testing.T) {
 	s := newStage(t, openLink(t), 4)

@@ -23,7 +23,7 @@ type responder struct {
 	resumes bool          // the peer may request reads once more
 	refused bool          // a request was refused: execute no more
 	status  fabric.Status // of the refused request
-	skew    uint32        // reads and atomics accepted, less replies.tail: a refusal is none, and may replace some
+	skew    uint32        // reads and atomics accepted, less replies.tail: one that is refused on arrival is none, and a refusal may replace some
 
 	// The write whose payload is received on the first connection.
 	addr uint64 // address of the next byte

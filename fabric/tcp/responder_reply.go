@@ -83,6 +83,16 @@ func (p *responder) put() bool {
 	return true
 }
 
+// replace makes d, the oldest reply due, a refusal: also for a connection that replaces this one. It
+// replaces those after it as well, whose requests stay accepted.
+func (p *responder) replace(d *reply, st fabric.Status) {
+	p.refused, p.status = true, st
+	*d = reply{kind: replyNak, seq: d.seq, status: st}
+	last := p.replies.head + 1
+	p.skew += p.replies.tail - last
+	p.replies.tail = last
+}
+
 // putRead encodes the answer to a read without its header, for which it returns the place.
 // It returns nil if there is no room.
 func (p *responder) putRead(d *reply, h *header) []byte {
@@ -97,13 +107,10 @@ func (p *responder) putRead(d *reply, h *header) []byte {
 		return b
 	}
 	if !p.mem.enter(d.rkey, d.val, uint64(d.n), fabric.AccessRemoteRead) {
-		// The region was closed after the request was accepted: the refusal replaces this
-		// reply and those after it.
+		// The region was closed after the request was accepted.
 		p.out.unroom(size - headerSize)
-		p.refused, p.status = true, fabric.StatusRemoteAccess
-		p.skew = p.replies.tail - (p.replies.head + 1)
-		p.replies.tail = p.replies.head + 1
-		h.op, h.status, h.n = opNak, fabric.StatusRemoteAccess, 0
+		p.replace(d, fabric.StatusRemoteAccess)
+		h.op, h.status, h.n = opNak, d.status, 0
 		return b
 	}
 	if copied {
