@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -202,11 +203,12 @@ func TestTallyAfterRefusals(t *testing.T) {
 	}
 }
 
-// A refusal waits for the payload of reads before it that comes on the lanes.
-func TestRefusalBehindLanes(t *testing.T) {
-	s := newStage(t, openLink(t), 4)
+// refusalBehindLanes returns an endpoint that has received a refusal, behind a read whose payload is to
+// come on the lanes, and the latter.
+func refusalBehindLanes(t *testing.T) (s *stage, lanes []*os.File) {
+	s = newStage(t, openLink(t), 4)
 	s.target(fabric.AccessAll)
-	lanes := s.giveLanes(1)
+	lanes = s.giveLanes(1)
 	mem := []fabric.SGE{{Addr: s.reg.Key().Addr, Len: 8, LKey: s.reg.LKey()}}
 	n, err := s.ep.Post([]fabric.WR{
 		{ID: 1, Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: mem, RemoteAddr: 8, RKey: 1},
@@ -218,9 +220,26 @@ func TestRefusalBehindLanes(t *testing.T) {
 	s.say((&header{op: opNak, ack: 1, seq: 1, status: fabric.StatusRemoteAccess}).append(nil))
 	until(t, "the refusal", func() bool { return s.ep.req.nak.op != 0 }, s.host)
 	require.NoError(t, s.ep.Err())
+	return s, lanes
+}
+
+// A refusal waits for the payload of reads before it that comes on the lanes.
+func TestRefusalBehindLanes(t *testing.T) {
+	s, lanes := refusalBehindLanes(t)
 	tell(t, lanes[0], append((&header{op: opBulk, flags: wireReply, n: 8}).append(nil), make([]byte, 8)...))
 	s.wantDown(fabric.StatusRemoteAccess)
 	require.Equal(t, []fabric.Completion{{EP: 7, ID: 1, Op: fabric.OpRead}, {EP: 7, ID: 2, Op: fabric.OpRead, Status: fabric.StatusRemoteAccess}}, s.got[:2])
+}
+
+// A refusal that waits when the connection is lost comes again on the next one. The payload before it is
+// lost: the peer executes no request for it.
+func TestRefusalBehindLanesComesAgain(t *testing.T) {
+	s, _ := refusalBehindLanes(t)
+	require.Nil(t, s.ep.req.resume(&tally{executed: 1, accepted: 1}))
+	s.say((&header{op: opNak, ack: 1, seq: 1, status: fabric.StatusRemoteAccess}).append(nil))
+	s.wantDown(fabric.StatusPeerGone)
+	require.ErrorIs(t, s.ep.Err(), errAnswerLost)
+	require.Equal(t, []fabric.Completion{{EP: 7, ID: 1, Op: fabric.OpRead, Status: fabric.StatusPeerGone}, {EP: 7, ID: 2, Op: fabric.OpRead, Status: fabric.StatusFlushed}}, s.got[:2])
 }
 
 // A refusal of what was not sent, behind what is not complete, or a second one breaks the protocol.

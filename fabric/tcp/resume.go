@@ -332,6 +332,7 @@ func (q *requester) resume(t *tally) *failure {
 	}
 	q.acked, q.sent, q.rdTail, q.laned, q.again = t.executed, t.executed, t.accepted, 0, again
 	q.sinceAck, q.piecesSinceAck, q.ping = 0, 0, q.pinged
+	q.nak = header{} // it is sent again
 	return nil
 }
 
