@@ -253,7 +253,8 @@ type Region interface {
 	// may still access it: nothing has been freed, the memory must stay unchanged and in
 	// place, and Close may be called again, also after the link has been closed. The first
 	// call waits for peers for a fraction of a second. The caller ensures that none of its
-	// own requests uses the region. Idempotent.
+	// own requests uses the region. Idempotent: what is said of nil holds for each of several
+	// calls, also at the same time.
 	Close() error
 }
 

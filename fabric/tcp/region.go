@@ -91,20 +91,19 @@ func (r *region) Key() fabric.RemoteKey {
 	return fabric.RemoteKey{Addr: r.addr, Len: uint64(len(r.mem)), RKey: r.rkey}
 }
 
-// Close withdraws the key and waits for accesses in progress: when it returns, peers
-// neither read nor write the memory any longer.
+// Close withdraws the key and waits for accesses in progress: when any call of it returns,
+// peers neither read nor write the memory any longer.
 func (r *region) Close() error {
-	if r.closed.Swap(true) {
-		return nil
-	}
-	r.withdraw()
-	r.l.guard.wait()
-	r.l.own.wait()
-	r.l.mu.Lock()
-	delete(r.l.regions, r)
-	r.l.mu.Unlock()
-	if r.owned {
-		return offheap.Free(r.mem, offheap.Regions)
-	}
-	return nil
+	r.once.Do(func() {
+		r.withdraw()
+		r.l.guard.wait()
+		r.l.own.wait()
+		r.l.mu.Lock()
+		delete(r.l.regions, r)
+		r.l.mu.Unlock()
+		if r.owned {
+			r.err = offheap.Free(r.mem, offheap.Regions)
+		}
+	})
+	return r.err
 }

@@ -214,5 +214,6 @@ type region struct {
 	rkey   uint32
 	access fabric.Access
 	owned  bool // memory came from Alloc
-	closed atomic.Bool
+	once   sync.Once
+	err    error // of the only closing
 }
