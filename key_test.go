@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/mr"
 )
 
@@ -30,6 +31,11 @@ func TestKeyEncoding(t *testing.T) {
 	}
 	_, err = ParseKey(append(b[1:], 0))
 	require.ErrorIs(t, err, ErrBadKey, "a byte too many")
+}
+
+// Keys name their owner in a job of any size: 0 would name none.
+func TestKeyNamesLastRank(t *testing.T) {
+	require.EqualValues(t, wireup.MaxRanks, owner(wireup.MaxRanks-1))
 }
 
 func TestKeyMarshals(t *testing.T) {

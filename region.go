@@ -403,5 +403,6 @@ func (k Key) of(rank int) Key {
 	return newKey(v)
 }
 
-// owner returns the owner that keys of the rank's memory name.
+// owner returns the owner that keys of the rank's memory name. It is not 0, which names none: jobs have
+// at most wireup.MaxRanks ranks.
 func owner(rank int) uint16 { return uint16(rank + 1) }

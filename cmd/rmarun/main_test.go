@@ -83,7 +83,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"-n", "2", "--hang-timeout", "99ms", "true"}, "at least 100ms"},
 		{[]string{"-n", "2", "--bind", "spread", "true"}, `--bind "spread": want none, scatter or compact`},
 		{[]string{"-n", "2", "--bind-progress", "true"}, "--bind-progress wants --bind"},
-		{[]string{"-n", "70000", "--bind", "scatter", "true"}, "at most 65536 ranks"},
+		{[]string{"-n", "70000", "--bind", "scatter", "true"}, "at most 65535 ranks"},
 		{[]string{"-n", "2", "--nonsense", "true"}, "unknown flag"},
 	} {
 		code, out, errs := rmarun(t, c.args...)

@@ -13,11 +13,11 @@ const Version = 5
 // the server would become a data path. Why not smaller: a rank's whole list of region keys
 // would not fit.
 const (
-	MaxKey    = 256      // bytes of a key
-	MaxValue  = 64 << 10 // bytes of one value
-	MaxGather = 64 << 20 // bytes of all values of one AllGather
-	MaxRanks  = 1 << 16  // ranks in a job
-	MaxSend   = 1 << 10  // bytes of one send: an address, and some room
+	MaxKey    = 256       // bytes of a key
+	MaxValue  = 64 << 10  // bytes of one value
+	MaxGather = 64 << 20  // bytes of all values of one AllGather
+	MaxRanks  = 1<<16 - 1 // ranks in a job: keys name their owner in 16 bits, as its rank plus 1
+	MaxSend   = 1 << 10   // bytes of one send: an address, and some room
 
 	maxText      = 512
 	maxHandshake = 256
