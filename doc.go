@@ -125,7 +125,7 @@
 //	            watch.go the end of a connection, reports of peers' states
 //	region.go   Region, Buffer, Access, Key, Remote; view_unsafe.go memory as numbers
 //	peer.go     Peer: puts and gets, of one piece and of several; connection.go where a peer
-//	            runs, events of its connection; reset.go new connections
+//	            runs, events of its connection; rails.go those of rails; reset.go new connections
 //	atomic.go   atomics, Accumulate, Fetch; accumulate.go those of several pieces, or with a
 //	            result
 //	signal.go   put with signal, waiting for signals; Event; Flush, Fence
