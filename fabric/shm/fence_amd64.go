@@ -5,5 +5,9 @@ package shm
 // need.
 func orderStores() {}
 
+// orderLoads orders loads after it behind an atomic store before it, which is an exchange here, and
+// orders all by itself.
+func orderLoads() {}
+
 // storesInOrder: other processors see the stores of one processor in program order.
 const storesInOrder = true

@@ -4,3 +4,8 @@
 TEXT ·orderStores(SB), NOSPLIT, $0-0
 	DMB $0xa // ISHST
 	RET
+
+// func orderLoads()
+TEXT ·orderLoads(SB), NOSPLIT, $0-0
+	DMB $0xb // ISH
+	RET

@@ -10,5 +10,8 @@ var fenceWord atomic.Uint64
 // runtime's atomic exchange contains a full fence.
 func orderStores() { fenceWord.Swap(0) }
 
+// orderLoads orders loads after it behind an atomic store before it.
+func orderLoads() { fenceWord.Swap(0) }
+
 // storesInOrder: see the amd64 version.
 const storesInOrder = false

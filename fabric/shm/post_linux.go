@@ -387,11 +387,11 @@ type doorbell struct {
 	word   atomic.Uint64
 }
 
-// fence orders stores before it ahead of loads after it: a sequentially consistent store to
-// a local word, followed by an atomic load.
+// fence orders stores before it ahead of loads after it, atomic or not.
 func (d *doorbell) fence() {
 	d.loose = false
 	d.word.Store(0)
+	orderLoads()
 }
 
 // settle is fence, if none has followed the last stores.
