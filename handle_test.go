@@ -297,6 +297,65 @@ func TestReceiveFrom(t *testing.T) {
 	})
 }
 
+// Messages that a Receiver has left are its own: receives, probes and handlers posted later do
+// not take them, nor do they keep these from other messages.
+func TestLeftMessagesStayTheReceivers(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		for _, from := range []int{0, 1} { // oneself, another
+			ctx := testutil.Context(t, testutil.Limit)
+			es := open(t, 2, fabric)
+			p := es[0].Peer(from)
+			g := &gatherer{gone: map[int]error{}, later: true}
+			r, err := es[0].Receive(5, 0, g)
+			require.NoError(t, err)
+			sizes := []int{1, 1 << 20, 3}
+			var sends []Request
+			for i, n := range sizes {
+				sends = append(sends, es[from].Peer(0).SendTag(5, bytes.Repeat([]byte{byte(i)}, n)))
+			}
+			sends = append(sends, es[from].Peer(0).SendTag(6, []byte("x")), es[from].Peer(0).SendTag(6, []byte("y")))
+			_, err = es[0].Probe(6).WaitFrom(ctx) // those before it are there
+			require.NoError(t, err)
+
+			second := &gatherer{gone: map[int]error{}}
+			_, err = es[0].Receive(5, 0, second)
+			require.NoError(t, err)
+			none := []RecvRequest{es[0].Probe(5), p.Probe(5), es[0].RecvTag(5, nil), p.RecvTag(5, nil)}
+			for k, recv := range []func([]byte) RecvRequest{p.Recv, es[0].Recv} {
+				buf := make([]byte, 1)
+				m, err := recv(buf).WaitFrom(ctx)
+				require.NoError(t, err)
+				require.Equal(t, Envelope{From: from, Tag: 6, Len: 1}, m)
+				require.Equal(t, "xy"[k:k+1], string(buf))
+			}
+			idle := func() {
+				testutil.Holding(&second.mu, func() { require.Empty(t, second.began) })
+				for i, x := range none {
+					require.False(t, x.Done(), "%d", i)
+				}
+			}
+			idle()
+			testutil.Holding(&g.mu, func() { g.later = false })
+			r.Resume()
+			require.NoError(t, WaitAll(ctx, sends...))
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				return len(g.bodies) == len(sizes) && !slices.ContainsFunc(g.bodies, func(b []byte) bool { return b == nil })
+			}, "all messages")
+			for i, n := range sizes {
+				require.Equal(t, bytes.Repeat([]byte{byte(i)}, n), g.bodies[i])
+			}
+			idle()
+			for _, x := range none {
+				x.Cancel()
+				_, err := x.WaitFrom(ctx)
+				require.ErrorIs(t, err, ErrCanceled)
+			}
+		}
+	})
+}
+
 // However much peers send at once, a handler holds no more than HandlerOptions.Memory.
 func TestHandlerMemoryIsBounded(t *testing.T) {
 	for _, workers := range []int{0, 1} {

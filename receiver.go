@@ -48,7 +48,8 @@ type Landing struct {
 	Token any
 
 	// Later leaves this message, and all later ones of the peer for this receiver, where
-	// they are, until Receiving.Resume; when no more can be held, the peer's sends wait.
+	// they are, until Receiving.Resume: receives posted behind this receiver do not take
+	// them. When no more can be held, the peer's sends wait.
 	Later bool
 
 	// Unwanted drops the message. If it was only announced, its send fails with ErrUnwanted.

@@ -77,9 +77,9 @@
 //
 // # Matching
 //
-// A receive takes the first message, in order, that matches its tag. A message that no
-// receive matches is copied; if the receives have just run out, only after a few rounds of
-// polls, see recv_rest.go. If the copies and one more ring would exceed Options.Unexpected bytes, the credit for the copies is withheld until some are received,
+// A receive takes the first message, in order, that matches its tag and that no Source before
+// it has left for later. A message that no receive matches is copied; if the receives have
+// just run out, only after a few rounds of polls, see recv_rest.go. If the copies and one more ring would exceed Options.Unexpected bytes, the credit for the copies is withheld until some are received,
 // so that no more arrive. Large messages that no receive matches stay at the sender, which
 // has announced them. It announces as many as the peer can fetch at once, and, if the peer
 // takes none of these, up to 2048; if the ring stays full, it announces small ones as well.

@@ -90,6 +90,11 @@ func (in *In) takes(tag uint32) bool {
 	return (in.Tag^tag)&^in.Ignore == 0
 }
 
+// takesFrom reports whether in takes messages of tag from the channel.
+func (in *In) takesFrom(from int, tag uint32) bool {
+	return in.takes(tag) && (in.Only == 0 || in.Only == from+1)
+}
+
 // LibraryTags is the first tag that receives of any tag do not match.
 const LibraryTags = 1 << 31
 
@@ -97,7 +102,8 @@ const LibraryTags = 1 << 31
 type Source interface {
 	// Take returns the receive for one message of the given tag and size, with a large
 	// enough buffer. If it returns nil, the message stays where it is, like an unexpected
-	// one, until the source is offered to the channel again. inPlace: the message can be
+	// one that receives posted later do not take, until the source is offered to the
+	// channel again. inPlace: the message can be
 	// used in place, so that In.Use without In.Buf suffices.
 	Take(from int, tag uint32, size int, inPlace bool) *In
 
@@ -359,7 +365,7 @@ func (s *Shared) source(own *inQueue, from int, tag uint32) (to Source, free boo
 		return in.Source, false
 	}
 	for i := s.posted.head; i != nil; i = i.next {
-		if i.takes(tag) && (i.Only == 0 || i.Only == from+1) {
+		if i.takesFrom(from, tag) {
 			return nil, false
 		}
 	}
@@ -389,11 +395,30 @@ func pickFrom(b, i *In, own *inQueue, s *Shared, from int, tag uint32) (q *inQue
 		if in != nil && in.Order < i.Order {
 			break
 		}
-		if i.takes(tag) && (i.Only == 0 || i.Only == from+1) {
+		if i.takesFrom(from, tag) {
 			return &s.posted, b, i
 		}
 	}
 	return q, before, in
+}
+
+// owner returns the first receive of the list, behind last unless that is nil, that precedes
+// in and takes messages of tag from the channel. One that is listed although such a message
+// waits has a Source, which has left the message for later.
+func (s *Shared) owner(last, in *In, from int, tag uint32) *In {
+	if s == nil {
+		return nil
+	}
+	i := s.posted.head
+	if last != nil {
+		i = last.next
+	}
+	for ; i != nil && i.Order < in.Order; i = i.next {
+		if i.takesFrom(from, tag) {
+			return i
+		}
+	}
+	return nil
 }
 
 // changes returns a counter of changes of the list, 0 for a nil list.

@@ -70,11 +70,12 @@ func (l *Loopback) Recv(in *In) {
 	}
 }
 
-// takeWaiting passes in the first message that it matches.
+// takeWaiting passes in the first message that it matches and that no receive before it has
+// left for later.
 func (l *Loopback) takeWaiting(in *In) bool {
 	var before *Out
 	for o := l.backlog.head; o != nil; before, o = o, o.next {
-		if !in.takes(o.Tag) {
+		if !in.takes(o.Tag) || l.Shared.owner(nil, in, l.From, o.Tag) != nil {
 			continue
 		}
 		if in.Source != nil {

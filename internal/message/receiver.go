@@ -1,6 +1,7 @@
 package message
 
 import (
+	"math"
 	"slices"
 
 	"github.com/seed33544411/rma/fabric"
@@ -134,10 +135,25 @@ func (r *receiver) match(tag uint32, size int, ring bool) *In {
 // that would have taken a lost message.
 func (r *receiver) pick(tag uint32) (q *inQueue, before, in *In) {
 	q, before, in = pick(&r.posted, r.shared, r.from, tag)
-	for r.draining && in != nil && q != &r.posted && r.unexpected.hides(in) {
+	for r.draining && in != nil && q != &r.posted && r.unexpected.hides(in, math.MaxUint64) {
 		q, before, in = pickBehind(in, &r.posted, r.shared, r.from, tag)
 	}
 	return q, before, in
+}
+
+// reserved reports whether a receive before in has left the unexpected message a for later.
+func reserved(r *receiver, a *aside, in *In) bool {
+	o := r.shared.owner(nil, in, r.from, a.tag)
+	for o != nil && hidden(r, o, a.seq) {
+		o = r.shared.owner(o, in, r.from, a.tag)
+	}
+	return o != nil
+}
+
+// hidden reports whether in, of the Shared, gets no message from number seq on, because it
+// would have taken one before that is lost.
+func hidden(r *receiver, in *In, seq uint64) bool {
+	return r.broken() != nil && r.unexpected.hides(in, seq)
 }
 
 // use passes a message to a receive where it lies, or copies it if the receive must wait
@@ -243,7 +259,7 @@ func (r *receiver) bury(seq uint64, tag uint32) {
 func (r *receiver) partLost() {
 	for before, in := (*In)(nil), r.posted.head; in != nil; {
 		next := in.next
-		if r.unexpected.hides(in) {
+		if r.unexpected.hides(in, math.MaxUint64) {
 			r.posted.remove(before, in)
 			r.lost = append(r.lost, in)
 		} else {

@@ -46,7 +46,8 @@ func (r *receiver) Offer(in *In) (taken bool) {
 	return taken
 }
 
-// takeAside passes in the first unexpected message that it matches.
+// takeAside passes in the first unexpected message that it matches and that no receive before
+// it has left for later.
 func (r *receiver) takeAside(in *In) bool {
 	for i := r.unexpected.head; i < len(r.unexpected.list); i++ {
 		a := &r.unexpected.list[i]
@@ -59,6 +60,9 @@ func (r *receiver) takeAside(in *In) bool {
 			}
 			r.received(in, a.tag, 0, r.broken())
 			return true
+		}
+		if reserved(r, a, in) {
+			continue
 		}
 		if in.Source != nil {
 			if in = receiveFrom(in.Source, r.from, a.tag, int(a.size), a.copy); in == nil {

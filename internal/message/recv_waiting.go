@@ -91,11 +91,11 @@ func (u *unexpected) bury(seq uint64, tag uint32) {
 	}
 }
 
-// hides reports whether in would take a message that the peer still holds, and that is lost
-// if the peer is gone.
-func (u *unexpected) hides(in *In) bool {
+// hides reports whether in would take a message before number end that the peer still holds,
+// and that is lost if the peer is gone.
+func (u *unexpected) hides(in *In, end uint64) bool {
 	for i := range u.list[u.head:] {
-		if a := &u.list[u.head+i]; !a.copy && in.takes(a.tag) {
+		if a := &u.list[u.head+i]; !a.copy && a.seq < end && in.takes(a.tag) {
 			return true
 		}
 	}
