@@ -183,7 +183,7 @@ type sequence struct {
 }
 
 // Close ends the handler: it gets no more messages, and those that wait for a worker are
-// dropped. When Close returns, no call of the handler's function is running or will
+// dropped. Messages that had no room go to the receives behind it. When Close returns, no call of the handler's function is running or will
 // follow; the function itself must therefore not call Close. Engine.Close closes all
 // handlers. Close may be called any number of times.
 func (h *Handler) Close() {

@@ -356,6 +356,81 @@ func TestLeftMessagesStayTheReceivers(t *testing.T) {
 	})
 }
 
+// When a Receiver is closed, messages that it has left go to the receives behind it, in order:
+// a probe, one that is too short, those of one peer and of any, another Receiver, which may leave
+// them as well. Gone follows the last of them.
+func TestLeftMessagesOfAClosedReceiver(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		for _, from := range []int{0, 1} { // oneself, another
+			ctx := testutil.Context(t, testutil.Limit)
+			es := open(t, 2, fabric)
+			p := es[0].Peer(from)
+			first := &gatherer{gone: map[int]error{}, later: true}
+			r, err := es[0].Receive(4, 1, first)
+			require.NoError(t, err)
+			sizes := []int{10, 1 << 20, 30, 40, 50}
+			bufs := [3][]byte{make([]byte, sizes[0]), make([]byte, sizes[1]), make([]byte, sizes[2])}
+			probe, short := p.Probe(5), p.RecvTag(5, nil)
+			recvs := []RecvRequest{p.RecvTag(5, bufs[0]), es[0].RecvTag(5, bufs[1])}
+			second := &gatherer{gone: map[int]error{}, later: true}
+			r2, err := es[0].Receive(5, 0, second)
+			require.NoError(t, err)
+			recvs = append(recvs, p.RecvTag(5, bufs[2]))
+			third := &gatherer{gone: map[int]error{}, later: true}
+			r3, err := es[0].Receive(5, 0, third)
+			require.NoError(t, err)
+			last := &gatherer{gone: map[int]error{}}
+			_, err = es[0].Receive(5, 0, last)
+			require.NoError(t, err)
+			var sends []Request
+			for i, n := range sizes {
+				sends = append(sends, es[from].Peer(0).SendTag(5, bytes.Repeat([]byte{byte(i)}, n)), es[from].Peer(0).SendTag(6, nil))
+				_, err = es[0].RecvTag(6, nil).WaitFrom(ctx) // the one before it is there, and no later one is announced with it
+				require.NoError(t, err)
+			}
+			for i, x := range append(recvs, probe, short) {
+				require.False(t, x.Done(), "%d", i)
+			}
+
+			r.Close()
+			m, err := probe.WaitFrom(ctx)
+			require.NoError(t, err)
+			require.Equal(t, Envelope{From: from, Tag: 5, Len: sizes[0]}, m)
+			_, err = short.Wait(ctx)
+			require.ErrorIs(t, err, ErrShortBuffer)
+			for i, x := range recvs[:2] {
+				n, err := x.Wait(ctx)
+				require.NoError(t, err)
+				require.Equal(t, bytes.Repeat([]byte{byte(i)}, sizes[i]), bufs[i][:n])
+			}
+			require.NoError(t, WaitAll(ctx, sends...))
+			require.False(t, recvs[2].Done())
+			r2.Close()
+			n, err := recvs[2].Wait(ctx)
+			require.NoError(t, err)
+			require.Equal(t, bytes.Repeat([]byte{2}, sizes[2]), bufs[2][:n])
+
+			if from == 1 {
+				require.NoError(t, es[1].Close())
+				_, err = es[0].RecvTag(6, nil).Wait(ctx)
+				require.ErrorIs(t, err, ErrNoSender)
+			}
+			testutil.Holding(&last.mu, func() {
+				require.Empty(t, last.began)
+				require.Empty(t, last.gone)
+			})
+			r3.Close()
+			testutil.Holding(&last.mu, func() {
+				require.Equal(t, [][]byte{bytes.Repeat([]byte{3}, sizes[3]), bytes.Repeat([]byte{4}, sizes[4])}, last.bodies)
+				require.Len(t, last.gone, from)
+			})
+			for _, g := range []*gatherer{first, second, third} {
+				require.Empty(t, g.began)
+			}
+		}
+	})
+}
+
 // However much peers send at once, a handler holds no more than HandlerOptions.Memory.
 func TestHandlerMemoryIsBounded(t *testing.T) {
 	for _, workers := range []int{0, 1} {

@@ -31,7 +31,8 @@ type Receiver interface {
 	Arrived(m Envelope, token any, parts [][]byte, err error)
 
 	// Gone is called once for a peer that will send no more messages: after its last
-	// Arriving, so not as long as a message is left by Landing.Later, and at once for peers
+	// Arriving, so not as long as a message is left by Landing.Later, of this receiver or of
+	// one before it that takes messages of the same tags, and at once for peers
 	// that are gone already. After Peer.Reset the peer may send again: Gone has then been
 	// called, before the next Arriving, and is called again when the new connection ends.
 	Gone(rank int, err error)
@@ -49,7 +50,7 @@ type Landing struct {
 
 	// Later leaves this message, and all later ones of the peer for this receiver, where
 	// they are, until Receiving.Resume: receives posted behind this receiver do not take
-	// them. When no more can be held, the peer's sends wait.
+	// them unless it is closed. When no more can be held, the peer's sends wait.
 	Later bool
 
 	// Unwanted drops the message. If it was only announced, its send fails with ErrUnwanted.
@@ -90,7 +91,8 @@ func receive(e *Engine, tag, ignore uint32, only int, to Receiver) (*Receiving, 
 func (r *Receiving) Resume() { r.eng.proto.hub.Resume(r.r) }
 
 // Close ends the registration: the receiver gets no more messages, except that Arrived may
-// still be called for messages that were arriving. The receiver's methods must not call
+// still be called for messages that were arriving. Messages that it has left by
+// Landing.Later go to the receives behind it. The receiver's methods must not call
 // Close.
 func (r *Receiving) Close() {
 	r.eng.prog.Do(func() { r.eng.proto.hub.Stop(r.r) })

@@ -159,6 +159,13 @@ func (c *Channel) PollLeft() {
 	}
 }
 
+// Reoffer passes unexpected messages to receives that a withdrawn one with a Source has kept
+// from them. The receives with other Sources are to be offered afterwards.
+func (c *Channel) Reoffer() {
+	c.opt.Owner.Assert()
+	reoffer(&c.receiver)
+}
+
 // Relax gives back the rings that followed the first ones if no message was sent or received
 // since the call before, which was restTime ago or more. It reports whether it did: call
 // Progress then.

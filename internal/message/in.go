@@ -103,7 +103,7 @@ type Source interface {
 	// Take returns the receive for one message of the given tag and size, with a large
 	// enough buffer. If it returns nil, the message stays where it is, like an unexpected
 	// one that receives posted later do not take, until the source is offered to the
-	// channel again. inPlace: the message can be
+	// channel again, or withdrawn (Channel.Reoffer). inPlace: the message can be
 	// used in place, so that In.Use without In.Buf suffices.
 	Take(from int, tag uint32, size int, inPlace bool) *In
 

@@ -143,6 +143,20 @@ func (l *Loopback) Offer(in *In) (taken bool) {
 	return taken
 }
 
+// Reoffer works as Channel.Reoffer.
+func (l *Loopback) Reoffer() {
+	for o := l.backlog.head; o != nil; {
+		q, before, in := pick(&l.posted, l.Shared, l.From, o.Tag)
+		if in == nil || in.Source != nil {
+			o = o.next
+			continue
+		}
+		q.remove(before, in)
+		l.takeWaiting(in)
+		o = l.backlog.head // callbacks may post messages and receives
+	}
+}
+
 // Cancel works as Channel.Cancel.
 func (l *Loopback) Cancel(in *In) {
 	if l.posted.cancel(in) {

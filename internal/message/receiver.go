@@ -114,21 +114,26 @@ func (r *receiver) match(tag uint32, size int, ring bool) *In {
 		if in.Source != nil {
 			return receiveFrom(in.Source, r.from, tag, size, ring)
 		}
-		if in.shared = q != &r.posted; in.shared {
-			r.shared.changed++
-		}
-		q.remove(before, in)
+		unlist(r, q, before, in)
 		if in.From = r.from; in.Peek {
 			in.peeked(tag, size)
 			continue
 		}
 		in.matched = true
-		r.advertised.unwatch(in)
 		if size <= len(in.Buf) || in.Use != nil && ring {
 			return in
 		}
 		r.received(in, tag, 0, shortBuffer(size, in))
 	}
+}
+
+// unlist removes in, which gets a message, from its list.
+func unlist(r *receiver, q *inQueue, before, in *In) {
+	if in.shared = q != &r.posted; in.shared {
+		r.shared.changed++
+	}
+	q.remove(before, in)
+	r.advertised.unwatch(in)
 }
 
 // pick finds the receive for a message of tag. While the channel drains it skips receives

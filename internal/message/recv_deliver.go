@@ -99,6 +99,38 @@ func (r *receiver) takeAside(in *In) bool {
 	return false
 }
 
+// reoffer passes in the unexpected messages for which a receive without a Source is posted.
+func reoffer(r *receiver) {
+	q, before, in := freed(r)
+	if in == nil {
+		return
+	}
+	for ; in != nil; q, before, in = freed(r) { // callbacks may post receives
+		unlist(r, q, before, in)
+		r.takeAside(in)
+	}
+	r.flushRendezvous()
+}
+
+// freed returns the first receive of the first unexpected message that matches one without
+// a Source, with its list and its predecessor there.
+func freed(r *receiver) (q *inQueue, before, in *In) {
+	for i := r.unexpected.head; i < len(r.unexpected.list); i++ {
+		a := &r.unexpected.list[i]
+		if !a.copy && r.broken() != nil {
+			continue // lost
+		}
+		q, before, in = pick(&r.posted, r.shared, r.from, a.tag)
+		for in != nil && q != &r.posted && hidden(r, in, a.seq) {
+			q, before, in = pickBehind(in, &r.posted, r.shared, r.from, a.tag)
+		}
+		if in != nil && in.Source == nil {
+			return q, before, in
+		}
+	}
+	return nil, nil, nil
+}
+
 // arrive delivers the messages that are next in order. Consecutive announced messages are
 // fetched together.
 //

@@ -513,6 +513,17 @@ func (c *Conversation) Queued() int { return c.sends.Len() + c.recvs.Len() }
 // Counts returns the counts of messages.
 func (c *Conversation) Counts() Counts { return c.counts }
 
+// reoffer offers waiting messages to the receives behind one that has left them for later,
+// and that was withdrawn.
+func reoffer(c *Conversation) {
+	switch {
+	case c.own:
+		c.loop.Reoffer()
+	case c.ch != nil:
+		c.ch.Reoffer()
+	}
+}
+
 // offer offers waiting messages to a receive from any rank.
 func (c *Conversation) offer(in *message.In) (taken bool) {
 	switch {

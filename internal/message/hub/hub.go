@@ -325,28 +325,55 @@ func (h *Hub) Resume(r *Receiving) {
 	})
 }
 
-// Stop ends r: it gets no later messages. Messages that it has taken end as usual.
-// Idempotent.
+// Stop ends r: it gets no later messages, and those that it has left go to the receives
+// behind it. Messages that it has taken end as usual. Idempotent.
 func (h *Hub) Stop(r *Receiving) {
 	if !r.closed {
 		r.closed = true
 		h.shared.Cancel(&r.in)
 		h.receivings = slices.DeleteFunc(slices.Clone(h.receivings), func(x *Receiving) bool { return x == r })
+		h.passOn(r)
 	}
+}
+
+// passOn offers the messages that r, which is withdrawn, has left to the receives behind it,
+// first to those for one message: they get none that a Receiving before them takes.
+func (h *Hub) passOn(r *Receiving) {
+	if !slices.Contains(r.stalls, true) {
+		return
+	}
+	for _, c := range h.all {
+		if r.stalls[c.of] {
+			reoffer(c)
+		}
+	}
+	for _, x := range h.receivings {
+		if x.in.Order > r.in.Order {
+			h.offer(&x.in)
+		}
+	}
+	h.listenAll()
+	h.tellGone()
 }
 
 // offerMany offers waiting messages to r.
 func (h *Hub) offerMany(r *Receiving) {
 	h.offer(&r.in)
 	h.listenAll()
-	h.tellGone(r)
+	h.tellGone()
 }
 
-// tellGone notifies r of the conversations that have ended.
-func (h *Hub) tellGone(r *Receiving) {
+// tellGone notifies the receivings of the conversations that have ended.
+func (h *Hub) tellGone() {
 	for _, c := range h.all {
-		if c.over != nil {
-			r.gone(c.of, c.over)
+		if c.over == nil {
+			continue
+		}
+		for i, r := range h.receivings {
+			before := h.receivings[:i]
+			if !slices.ContainsFunc(before, func(x *Receiving) bool { return x.stalls[c.of] && x.overlaps(r) }) {
+				r.gone(c.of, c.over) // else r may get messages that one before it has left
+			}
 		}
 	}
 }
@@ -393,9 +420,7 @@ func (h *Hub) own() *Conversation {
 
 // conversationEnded notifies receives from any rank that a conversation has ended.
 func (h *Hub) conversationEnded() {
-	for _, r := range h.receivings {
-		h.tellGone(r)
-	}
+	h.tellGone()
 	if why := h.noSender(); why != nil {
 		h.shared.End(why)
 	}

@@ -38,6 +38,11 @@ func (r *Receiving) gone(rank int, err error) {
 	}
 }
 
+// overlaps reports whether both of r and o take messages of some tag.
+func (r *Receiving) overlaps(o *Receiving) bool {
+	return (r.in.Tag^o.in.Tag)&^(r.in.Ignore|o.in.Ignore) == 0
+}
+
 // renew begins again with a rank whose connection is replaced: messages of the last one that r
 // has left are dropped.
 func (r *Receiving) renew(rank int, over error) {
