@@ -68,7 +68,8 @@
 //	none                       -                  those advertised before it was seen are late
 //
 // A receive that competes with an earlier one of a Shared is not advertised: the peer does
-// not know the receives of a Shared. A receive that is withdrawn is revoked first; the peer
+// not know the receives of a Shared. That holds as well while the earlier one waits for the
+// end of another peer's message: if that is lost, the receive returns to its place. A receive that is withdrawn is revoked first; the peer
 // returns it if it has not assigned it, and declines the receives behind it that compete
 // with it as late, since the two sides would no longer number the same receives.
 //

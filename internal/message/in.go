@@ -74,6 +74,7 @@ type inState struct {
 	owed    bool  // advertised, and the peer has to answer now
 	plain   bool  // copies messages of the ring, with no other options
 	shared  bool  // on the list for several channels
+	away    bool  // in Shared.away
 	loose   bool  // made by a Source: exempt from the order of ends
 	listed  bool  // in Channel.matched
 	reading bool  // counted in receiver.reads
@@ -286,6 +287,10 @@ type Shared struct {
 	order   uint64
 	changed uint64 // incremented when a receive is added or removed
 
+	// away are receives for which a channel has a message that may still be lost with its
+	// sender. They then return to their place.
+	away inQueue
+
 	// Again reinserts a receive whose message was lost with its sender. It keeps its place
 	// in the order. If Again is nil, such a receive fails.
 	Again func(*In)
@@ -323,20 +328,41 @@ func (s *Shared) Cancel(in *In) bool {
 }
 
 // rivals reports whether the list holds a receive that precedes in and may take a message
-// of channel from that in may take.
+// of channel from that in may take, or may hold it again when the sender of another message
+// is gone.
 func (s *Shared) rivals(in *In, from int) bool {
 	for i := s.posted.head; i != nil && i.Order < in.Order; i = i.next {
-		if i.Peek || i.Only != 0 && i.Only != from+1 {
-			continue
-		}
-		switch {
-		case !in.Any && i.takes(in.Tag), in.Any && i.Any:
+		if !i.Peek && (i.Only == 0 || i.Only == from+1) && i.competes(in) {
 			return true
-		case in.Any && (i.Tag&^i.Ignore < LibraryTags):
+		}
+	}
+	for i := s.away.head; i != nil; i = i.next {
+		if i.Order < in.Order && i.From != from && i.competes(in) {
 			return true
 		}
 	}
 	return false
+}
+
+// competes reports whether in may take a message that other may take, which ignores no bits
+// of tags.
+func (in *In) competes(other *In) bool {
+	if other.Any {
+		return in.Any || in.Tag&^in.Ignore < LibraryTags
+	}
+	return in.takes(other.Tag)
+}
+
+// leave notes that in, of the list, has a message that may be lost; stay that it has ended,
+// or returns.
+func (s *Shared) leave(in *In) {
+	in.away = true
+	s.away.push(in)
+}
+
+func (s *Shared) stay(in *In) {
+	in.away = false
+	s.away.cancel(in)
 }
 
 // End ends all receives with err, except those with a Source, which stay.

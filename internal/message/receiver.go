@@ -178,7 +178,7 @@ func (r *receiver) received(in *In, tag uint32, n int, err error) {
 	if in.ad == adOpen {
 		in.tag, in.size, in.err, in.ended, in.matched, in.owed = tag, uint32(n), err, true, true, true
 		if err == nil && !in.listed && !in.loose && r.order.waits(in) {
-			r.order.add(in, false) // here is set when the peer has answered
+			listMatched(r, in, false) // here is set when the peer has answered
 		}
 		if r.err == nil {
 			r.rendezvous.Nudge() // a peer that has sent all its messages may not poll any longer
@@ -208,10 +208,18 @@ func (r *receiver) inTurn(in *In, n int, err error) {
 		r.over(in, in.tag, n, err)
 		return
 	default:
-		r.order.add(in, true)
+		listMatched(r, in, true)
 		return
 	}
 	r.release()
+}
+
+// listMatched lists in among the receives that wait for others. here: it has its message.
+func listMatched(r *receiver, in *In, here bool) {
+	r.order.add(in, here)
+	if in.shared {
+		r.shared.leave(in)
+	}
 }
 
 // release ends the receives that no longer wait for others.
@@ -236,6 +244,9 @@ func (r *receiver) release() {
 
 // over ends a receive.
 func (r *receiver) over(in *In, tag uint32, n int, err error) {
+	if in.away {
+		r.shared.stay(in)
+	}
 	if in.late && err == nil {
 		part := [1][]byte{in.Buf[:n]}
 		in.Use(tag, part[:])
@@ -292,6 +303,9 @@ func (r *receiver) lose(in *In) {
 func (r *receiver) endLost(in *In) {
 	if s := r.shared; in.shared && s.Again != nil {
 		r.pins.release(&in.pin)
+		if in.away {
+			s.stay(in)
+		}
 		in.inState = inState{}
 		s.Again(in)
 		return

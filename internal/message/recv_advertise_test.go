@@ -254,6 +254,78 @@ func TestReceiveWaitsForAnswer(t *testing.T) {
 	require.Equal(t, 50, got.size)
 }
 
+// A receive is not advertised while earlier ones from any peer wait for the end of another
+// peer's messages: when that peer dies, they return to their places, and the next messages are
+// theirs. Without them it is advertised, and both sides count receives alike.
+func TestAdvertBehindReceivesThatReturn(t *testing.T) {
+	t.Parallel()
+	shared := &Shared{}
+	shared.Again = shared.Post
+	with := func(from int) (a, b *side) {
+		a, b = pair(t, simLinks(sim.Options{Seed: 1, MaxDelay: 60}), 1<<16, Options{Policy: policies["table"]}, Options{From: from, Shared: shared})
+		for _, s := range []*side{a, b} {
+			s.ch.advertiseFrom, s.ch.advertisePrivate, s.ch.model.writeFrom, s.ch.advertised.outcomes.always, s.ch.model.alone = 100, 100, 100, true, 99
+		}
+		return a, b
+	}
+	a1, b1 := with(1)
+	a2, b2 := with(2)
+	var sent, gotOne note
+	var gotAny [2]note
+	var bufs [3][]byte
+	for i := range gotAny {
+		bufs[i] = make([]byte, 1<<15)
+		in := &In{Buf: bufs[i], Tag: 5, Done: &gotAny[i], Order: shared.Order()}
+		require.False(t, b1.ch.Offer(in))
+		require.False(t, b2.ch.Offer(in))
+		shared.Post(in)
+	}
+	a2.send(0, 1<<15, 5, &sent) // announced: the first one fetches it
+	a2.send(1<<15, 50, 5, &sent)
+	for b2.ch.next < 3 {
+		turns(t, 1, a2, b2)
+	}
+	require.Zero(t, shared.Len())
+	require.Zero(t, gotAny[0].n+gotAny[1].n, "the first one is being fetched, the second one waits for it")
+
+	bufs[2] = b1.reg.Bytes()[:1000]
+	b1.ch.Recv(&In{
+		Buf: bufs[2], LKey: b1.reg.LKey(), RKey: b1.reg.Key().RKey, Registered: true, Remote: true,
+		Tag: 5, Done: &gotOne, Order: shared.Order(),
+	})
+	turns(t, 100, b1, a1)
+	require.Zero(t, b1.ch.Stats().Adverts)
+
+	require.NoError(t, a2.ep.Close())
+	for range 200 {
+		_ = b2.turn()
+	}
+	require.NoError(t, b2.ep.Close())
+	for range 50 {
+		b2.poll()
+	}
+	b2.ch.Sever(fabric.ErrPeerGone)
+	require.Zero(t, gotAny[0].n+gotAny[1].n)
+	require.Equal(t, 2, shared.Len())
+
+	for i, got := range []*note{&gotAny[0], &gotAny[1], &gotOne} {
+		msg := a1.send(i*1000, 1000, 5, &sent)
+		for range 10_000 {
+			if got.n > 0 {
+				break
+			}
+			turns(t, 1, a1, b1)
+		}
+		require.Equal(t, 1, got.n, "%d", i)
+		require.NoError(t, got.err, "%d", i)
+		require.Equal(t, msg, bufs[i][:got.size], "%d", i)
+		turns(t, 200, b1, a1)
+	}
+	require.EqualValues(t, 1, b1.ch.Stats().Adverts)
+	require.EqualValues(t, 1, a1.ch.Stats().Written)
+	require.Zero(t, shared.away.n)
+}
+
 // Nor when the channel ends: only when the peer cannot reach the memory.
 func TestFailureKeepsAdvertised(t *testing.T) {
 	t.Parallel()

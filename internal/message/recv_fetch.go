@@ -172,7 +172,7 @@ func (r *receiver) startFetching(in *In, h rdv.Handle) {
 	r.fetching[h] = in
 	in.late = in.Use != nil
 	if !in.loose {
-		r.order.add(in, false)
+		listMatched(r, in, false)
 	}
 }
 
