@@ -13,7 +13,6 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/fallback"
 	"github.com/seed33544411/rma/fabric/tcp"
-	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -60,16 +59,7 @@ func carriedOn(t *testing.T) {
 					}
 					since = made + uint64(rng.IntN(100))
 				}
-				xs[0].turn(total)
-				xs[1].turn(total)
-				select {
-				case err := <-p.errs[0]:
-					require.NoError(t, err)
-				case err := <-p.errs[1]:
-					require.NoError(t, err)
-				default:
-				}
-				cpu.Yield()
+				turns(t, p, xs, total)
 				if !xs[0].done(total) || !xs[1].done(total) {
 					return false
 				}
@@ -138,16 +128,7 @@ func TestGoesBack(t *testing.T) {
 			total := uint64(200)
 			until := func(what string, is func() bool) {
 				testutil.Eventually(t, testutil.Limit, func() bool {
-					xs[0].turn(total)
-					xs[1].turn(total)
-					select {
-					case err := <-p.errs[0]:
-						require.NoError(t, err)
-					case err := <-p.errs[1]:
-						require.NoError(t, err)
-					default:
-					}
-					cpu.Yield()
+					turns(t, p, xs, total)
 					if is() && xs[0].done(total) && xs[1].done(total) {
 						return true
 					}

@@ -237,6 +237,20 @@ func (x *load) turn(total uint64) {
 	}
 }
 
+// turns posts and polls once on both sides, neither of which may fail.
+func turns(t *testing.T, p *post, xs [2]*load, total uint64) {
+	xs[0].turn(total)
+	xs[1].turn(total)
+	select {
+	case err := <-p.errs[0]:
+		require.NoError(t, err)
+	case err := <-p.errs[1]:
+		require.NoError(t, err)
+	default:
+	}
+	cpu.Yield()
+}
+
 func (x *load) done(total uint64) bool {
 	return x.made == total && len(x.queue)+len(x.open) == 0 && x.notified == uint32(total)
 }
@@ -287,16 +301,7 @@ func continues(t *testing.T) {
 					}
 					since = made + uint64(rng.IntN(100))
 				}
-				xs[0].turn(total)
-				xs[1].turn(total)
-				select {
-				case err := <-p.errs[0]:
-					require.NoError(t, err)
-				case err := <-p.errs[1]:
-					require.NoError(t, err)
-				default:
-				}
-				cpu.Yield()
+				turns(t, p, xs, total)
 			}
 			xs[0].check()
 			xs[1].check()
