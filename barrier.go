@@ -45,6 +45,7 @@ type barrier struct {
 	round   int              // of the barrier under way
 	signals []Request        // signals posted to other ranks, not known to be complete
 	err     error            // why there are no more barriers
+	why     uint64           // the same as the value of words
 
 	insist bool // for tests: from rank to rank, even on oversubscribed hosts
 }
@@ -172,18 +173,23 @@ func (b *barrier) breaks(err error) error {
 	if !errors.As(err, &pe) {
 		return err // concerns this rank only, and is not permanent
 	}
-	e := b.eng
 	b.err = &PeerError{Rank: pe.Rank, Op: "barrier", Err: pe.Err}
-	word := broken | uint64(pe.Rank)
+	b.why = broken | uint64(pe.Rank)
 	if !errors.Is(err, ErrPeerGone) {
-		word |= cutOff
+		b.why |= cutOff
 	}
+	b.tell()
+	return b.err
+}
+
+// tell has the barrier of ranks that wait for this one break.
+func (b *barrier) tell() {
+	e := b.eng
 	n, me := e.Size(), e.Rank()
 	for k := 0; 1<<k < n; k++ {
 		up := (me + 1<<k) % n
-		e.Peer(up).Signal(b.words.At(up, 8*k), SignalSet, word).Then(func(error) {})
+		e.Peer(up).Signal(b.words.At(up, 8*k), SignalSet, b.why).Then(func(error) {})
 	}
-	return b.err
 }
 
 // cutOff reports whether this rank has lost its connection with another.
@@ -195,11 +201,13 @@ func (b *barrier) cutOff() (is bool) {
 // again continues, on a rank that is not or no longer cut off, after a barrier from rank to
 // rank that broke. It uses the server, and so do later barriers, because the values of the
 // other ranks' words are unknown. Each rank brings the number of its barrier; a rank that
-// is one barrier ahead has seen that all entered the one before.
+// is one barrier ahead has seen that all entered the one before. It may not know that the
+// barrier broke, because this one could not tell it then.
 func (b *barrier) again(ctx context.Context) error {
 	e := b.eng
 	var err error
 	if b.x == nil {
+		b.tell()
 		if b.x, err = e.job.Exchange("barrier", "rma/barrier again", binary.LittleEndian.AppendUint64(nil, b.seq)); err != nil {
 			return e.jobError("barrier", err)
 		}

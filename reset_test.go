@@ -262,6 +262,39 @@ func TestBarrierAfterReset(t *testing.T) {
 	}
 }
 
+// A barrier in which one rank waited when the connection was lost, and which the other one enters, and completes, after
+// Peer.Reset: the first rank has heard that it failed, and completes it with its next call, when the other one is in a
+// barrier again. That one breaks, and both continue.
+func TestBarrierInProgressAcrossReset(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := insist(open(t, 2, fabric))
+		ctx := testutil.Context(t, testutil.Limit)
+		for range seldom + 3 {
+			together(t, es, func(ctx context.Context, e *Engine) error { return e.Barrier(ctx) })
+		}
+		waits := make(chan error, 1)
+		go func() { waits <- es[1].Barrier(ctx) }()
+		words := es[0].barrier.words
+		_, err := es[0].Peer(1).WaitSignal(ctx, words.Slice(0, 8), GE, es[0].barrier.seq+1)
+		require.NoError(t, err, "it is there")
+		sunder(t, es)
+		var pe *PeerError
+		require.ErrorAs(t, <-waits, &pe)
+		reconnect(t, es[0])
+		require.NoError(t, es[1].Peer(0).Reset(ctx))
+		require.NoError(t, es[0].Barrier(ctx), "all have entered it")
+		go func() { waits <- es[1].Barrier(ctx) }()
+		err = es[0].Barrier(ctx)
+		require.ErrorAs(t, err, &pe)
+		require.NotErrorIs(t, err, ErrPeerGone)
+		second := make(chan error, 1)
+		go func() { second <- errors.Join(<-waits, es[1].Barrier(ctx)) }()
+		require.NoError(t, es[0].Barrier(ctx))
+		require.NoError(t, <-second)
+		together(t, es, func(ctx context.Context, e *Engine) error { return e.Barrier(ctx) })
+	})
+}
+
 // A collective call does not wait for a hung rank, with or without a connection to it.
 func TestCallOfAllWithARankThatHangs(t *testing.T) {
 	hanging(t, 3, time.Second, func(t *testing.T, es []*Engine) {
