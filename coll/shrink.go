@@ -28,6 +28,7 @@ type shrinking struct {
 	over   *rma.Event // nil: no call
 	table  [][2]uint32
 	err    error
+	closed bool // the team
 }
 
 // view is what a rank has told in a call of Shrink.
@@ -53,7 +54,8 @@ const (
 // that is left out gets an *ExcludedError, which names a rank that it has no connection with, also from
 // every later call on this team. Ranks that reach none of the others become a team of their own. A
 // rank whose ctx ends, or has ended, is left out, and the others go on without it. If a member is lost while the team is
-// made, the new team may be revoked from the start: shrink that one.
+// made, the new team may be revoked from the start: shrink that one. If this rank has closed the team, or closes
+// it while Shrink waits, the error wraps rma.ErrClosed, and the others go on without this rank.
 func (t *Team) Shrink(ctx context.Context) (*Team, error) {
 	s, f := t.t.s, t.t.next
 	n := s.reserve(followerOf(t.t))
@@ -87,6 +89,8 @@ func (f *shrinking) run(ctx context.Context, number uint32) ([][2]uint32, error)
 	err := s.err
 	switch {
 	case err != nil:
+	case f.closed:
+		err = closedError("the team")
 	case f.over != nil:
 		err = fmt.Errorf("%w: another call is in progress", ErrBusy)
 	case f.out[me] != nil:
@@ -450,12 +454,15 @@ func (f *shrinking) settle() {
 	}
 }
 
-// close ends this rank's part: the team is closed, or was not made.
+// close ends this rank's part: the team is closed, or was not made. Views that come later, while the team still
+// has its number, are answered as those of a rank that has given up.
 func (f *shrinking) close() {
-	if f.calling() {
-		me := f.t.eng.Rank()
+	me := f.t.eng.Rank()
+	if f.closed = true; f.calling() {
+		f.end(nil, closedError("the team"))
 		f.exclude(me, me, rma.ErrGivenUp)
 	}
+	f.note(me, &ExcludedError{[2]int{me, me}, rma.ErrGivenUp})
 	for r, v := range f.views {
 		if v.call >= f.calls { // it waits for this rank
 			f.t.s.decline(r, v)

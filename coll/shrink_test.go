@@ -123,6 +123,42 @@ func TestShrinkGivenUp(t *testing.T) {
 	}
 }
 
+// Shrink of a team that this rank has closed fails at once, whether the team was revoked before or not, and a call
+// that waits fails when the team is closed. The others go on without the rank.
+func TestShrinkClosed(t *testing.T) {
+	for name, revoked := range map[string]bool{"working": false, "revoked": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testutil.Context(t, testutil.Limit)
+			es := job(t, 2, "shm")
+			ts := make([]*Team, 2)
+			each(t, worlds(t, es), func(r int, _ *Team) (err error) {
+				ts[r], err = New(ctx, es[r], []int{0, 1}, "team")
+				return err
+			})
+			if revoked {
+				req := StartBarrier(ts[0])
+				req.Cancel()
+				require.ErrorIs(t, req.Wait(ctx), ErrRevoked)
+			}
+			ended := make(chan error, 1)
+			go func() { _, err := ts[0].Shrink(ctx); ended <- err }()
+			f := ts[0].t.next
+			waits := func() bool { f.t.s.mu.Lock(); defer f.t.s.mu.Unlock(); return f.calling() }
+			testutil.Eventually(t, testutil.Limit, waits, "the call of rank 0")
+			require.NoError(t, ts[0].Close())
+			require.ErrorIs(t, <-ended, rma.ErrClosed)
+			require.NoError(t, ts[0].Close())
+			_, err := ts[0].Shrink(ctx)
+			require.ErrorIs(t, err, rma.ErrClosed)
+
+			rest, err := ts[1].Shrink(ctx)
+			require.NoError(t, err)
+			require.Equal(t, []int{1}, rest.t.ranks)
+		})
+	}
+}
+
 // The first rank is lost when it has told one of the others who the members are: all the others get
 // to the same team, and from there to one without it.
 func TestShrinkLosesFirst(t *testing.T) {

@@ -189,6 +189,9 @@ func (t *Team) Close() error {
 		return fmt.Errorf("coll: close: %w: the team of all ranks lasts as long as the engine", ErrInvalid)
 	}
 	t.t.end(fmt.Errorf("coll: team %q: %w", t.t.name, closedError("the team")), nil)
+	t.t.s.mu.Lock()
+	t.t.next.close() // the board may keep the number for longer
+	t.t.s.unlock()
 	t.t.mu.Lock()
 	board := t.t.board
 	t.t.mu.Unlock()
