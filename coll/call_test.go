@@ -428,6 +428,16 @@ func TestForced(t *testing.T) {
 		_, err := parseForced(bad)
 		require.ErrorIs(t, err, ErrInvalid, bad)
 	}
+	for list, want := range map[string]string{
+		"scan=ring":        `"scan=ring": Scan has no algorithm "ring": want auto, dissemination or hierarchy`,
+		"gatherv=5-nomial": `Gatherv has no algorithm "5-nomial": want auto, linear or hierarchy`,
+		"Barrier=":         `Barrier has no algorithm "": want auto, dissemination, linear, flags, shared or hierarchy`,
+		"fold=ring":        `there is no operation "fold": want barrier, bcast, reduce, allreduce, reducescatter, reducescatterv, gather, gatherv, scatter, scatterv, allgather, allgatherv, alltoall, alltoallv, scan or exscan`,
+		"bcast=chain,scan": `"scan" is not operation=algorithm, such as allreduce=ring`,
+	} {
+		_, err := parseForced(list)
+		require.ErrorContains(t, err, want)
+	}
 	t.Setenv(envAlgorithm, "bcast=fast")
 	_, err = World(job(t, 1, "shm")[0])
 	require.ErrorIs(t, err, ErrInvalid)

@@ -12,7 +12,8 @@ import (
 	"github.com/seed33544411/rma/internal/settings"
 )
 
-// envAlgorithm forces algorithms, on all ranks alike: "allreduce=ring,bcast=chain".
+// envAlgorithm forces algorithms, on all ranks alike: "allreduce=ring,bcast=chain". One that the operation does not have
+// is an error; one that cannot perform a call, of these data by this team, is replaced there.
 const envAlgorithm = "RMA_COLL_ALGORITHM"
 
 // forced reads the algorithms that the environment forces.
@@ -29,7 +30,8 @@ func forced() (map[kind]algorithm, error) {
 }
 
 // CheckAlgorithms returns an error that wraps ErrInvalid if a list is not one for
-// RMA_COLL_ALGORITHM or Team.Force.
+// RMA_COLL_ALGORITHM or Team.Force: it names an operation that there is not, or an
+// algorithm that the operation does not have.
 func CheckAlgorithms(list string) error {
 	_, err := parseForced(list)
 	return err
@@ -38,21 +40,46 @@ func CheckAlgorithms(list string) error {
 func parseForced(text string) (map[kind]algorithm, error) {
 	out := map[kind]algorithm{}
 	for f := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ' ' }) {
-		name, alg, _ := strings.Cut(f, "=")
-		k := slices.IndexFunc(kindNames[:], func(n string) bool { return n != "" && strings.EqualFold(n, name) })
-		a := slices.Index(algNames[:], strings.ToLower(alg))
-		if k < 0 || a < 0 || a > 0 && !slices.Contains(algorithms(call{kind: kind(k)}), algorithm(a)) {
+		name, alg, ok := strings.Cut(f, "=")
+		if !ok {
 			return nil, fmt.Errorf("%w: %q is not operation=algorithm, such as allreduce=ring", ErrInvalid, f)
 		}
-		out[kind(k)] = algorithm(a)
+		k := kind(1 + slices.IndexFunc(kindNames[1:], func(n string) bool { return strings.EqualFold(n, name) }))
+		if k == 0 {
+			return nil, fmt.Errorf("%w: %q: there is no operation %q: want %s", ErrInvalid, f, name, oneOf(kindNames[1:]))
+		}
+		as := append([]algorithm{algAuto}, algorithms(call{kind: k})...)
+		i := slices.IndexFunc(as, func(a algorithm) bool { return strings.EqualFold(a.String(), alg) })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: %q: %v has no algorithm %q: want %s", ErrInvalid, f, k, alg, oneOf(as))
+		}
+		out[k] = as[i]
 	}
 	return out, nil
+}
+
+// oneOf lists names in lower case.
+func oneOf[T any](names []T) string {
+	var b strings.Builder
+	for i, n := range names {
+		switch {
+		case i > 0 && i == len(names)-1:
+			b.WriteString(" or ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(strings.ToLower(fmt.Sprint(n)))
+	}
+	return b.String()
 }
 
 // Force makes the team use algorithms from its next operation on, for measurements: a list
 // as that of RMA_COLL_ALGORITHM, which it overrides for the operations that it names, such as
 // "allreduce=ring,bcast=auto". It replaces the list of an earlier call. All ranks make the
-// same call between the same operations, while none of the team is in flight.
+// same call between the same operations, while none of the team is in flight. A list that
+// names an algorithm which the operation does not have is refused with ErrInvalid, and changes
+// nothing. Calls that the algorithm cannot perform, as by flags of more than 480 bytes, use
+// another one.
 func (t *Team) Force(algorithms string) error {
 	f, err := parseForced(algorithms)
 	if err != nil {

@@ -43,7 +43,7 @@ at most 256 KiB. It is an error if the named file cannot be read.
 
 ## Errors
 
-` + "`Open`" + ` fails if a value is invalid. The error lists all invalid values with their places:
+` + "`Open`" + ` fails if a value is invalid, except for that of ` + "`RMA_COLL_ALGORITHM`" + `. The error lists all invalid values with their places:
 
     rma: open: config: 3 settings are wrong:
     	Config.Depth = 70000: want a number of requests, 16 … 65536

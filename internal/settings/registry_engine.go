@@ -60,7 +60,7 @@ var engineSettings = []Setting{
 	},
 	{
 		Env: "RMA_COLL_ALGORITHM", Type: Type{Kind: Text}, Else: "by predicted time", EnvOnly: true,
-		What:  "algorithms of collective operations, on all ranks alike: `allreduce=ring,bcast=chain`; operations that the algorithm cannot perform use another one. Algorithms: `dissemination`, `binomial`, `chain`, `linear`, `doubling`, `halving`, `ring`, `scatter`, `circulant`, `3-nomial` to `16-nomial`, `flags`, `shared`, `single`, `hierarchy`",
+		What:  "algorithms of collective operations, on all ranks alike: `allreduce=ring,bcast=chain`; calls that the algorithm cannot perform, as by `flags` of more than 480 bytes, use another one. An algorithm that the operation does not have at all is an error that lists those that it has. The list is checked by the first call of `coll.World` or `coll.New`, not by `Open`. Algorithms: `dissemination`, `binomial`, `chain`, `linear`, `doubling`, `halving`, `ring`, `scatter`, `circulant`, `3-nomial`, `4-nomial`, `8-nomial`, `16-nomial`, `flags`, `shared`, `single`, `hierarchy`",
 		Why:   "no fixed algorithm is best for all sizes; forcing one is for experiments",
 		Where: "coll", Since: "0.2",
 	},
