@@ -11,12 +11,12 @@ import (
 
 // Kinds of control frames; docs/wire.md has the layouts.
 const (
-	frameJoin   = 1 // to the first rank of a new team: name, the sender's number of it
+	frameJoin   = 1 // to the lowest rank of a new team: name, the sender's number of it
 	frameLeave  = 2 // the sender has given the new team up
-	frameAsk    = 3 // from the first rank: all have joined; answered by ready or leave
+	frameAsk    = 3 // from the lowest rank: all have joined; answered by ready or leave
 	frameReady  = 4 // the sender waits for the table
-	frameTable  = 5 // from the first rank: the members and their numbers
-	frameRefuse = 6 // from the first rank: there will be no such team
+	frameTable  = 5 // from the lowest rank: the members and their numbers
+	frameRefuse = 6 // from the lowest rank: there will be no such team
 	frameRevoke = 7 // the team with the receiver's number is revoked
 
 	// About the team that follows the revoked one with the receiver's number.

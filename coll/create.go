@@ -10,19 +10,21 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// forming is a team that is being made. The first rank collects the numbers of all members,
-// asks whether all still wait, and distributes the numbers.
+// forming is a team that is being made. Its lowest rank, which calls with the same ranks in another
+// order know alike, collects the numbers of all members, asks whether all still wait, and
+// distributes the numbers.
 type forming struct {
 	// What this rank's call of New knows; nil without a call.
 	ranks []int
+	first int // the lowest one
 	nonce uint64
 	own   uint32
 	over  *rma.Event
-	ready bool     // told the first rank that this one waits
+	ready bool     // told the lowest rank that this one waits
 	table []uint32 // the numbers of the members
 	err   error
 
-	joined map[int]*joined // on the first rank: by rank of the job
+	joined map[int]*joined // on the lowest rank: by rank of the job
 }
 
 // joined is a rank that has called New.
@@ -49,8 +51,11 @@ func (f *forming) end(table []uint32, err error) {
 // New makes a team of some ranks of the job, numbered by their place in ranks. All these
 // ranks call it with the same ranks and name; other ranks do not call it. Calls for
 // different teams that are in progress at the same time have different names, of at most
-// 255 bytes. If ranks pass different lists with one name, the error on all ranks wraps
-// ErrMismatch. If ctx ends on a rank before all have called New, the error there is that
+// 255 bytes. If ranks pass different lists with one name, the lowest rank compares them: if a
+// rank of its list has passed other ranks, or another order, the error on all ranks wraps
+// ErrMismatch. Lists with different lowest ranks are not compared, nor is that of a rank which
+// is not in the lowest one's: ranks that wait for each other then do so until their contexts
+// end, whatever RMA_TIMEOUT is. If ctx ends on a rank before all have called New, the error there is that
 // of ctx; the other ranks wait until it calls New again, or until their contexts end.
 func New(ctx context.Context, eng *rma.Engine, ranks []int, name string) (*Team, error) {
 	s, err := serviceOf(eng)
@@ -120,7 +125,7 @@ func (s *service) call(t *team, ranks []int, name string) (*forming, error) {
 		return nil, fmt.Errorf("%w: another call with this name is in progress", ErrBusy)
 	}
 	s.nonce++
-	f.ranks, f.nonce, f.own, f.over = slices.Clone(ranks), s.nonce, t.number, s.eng.NewEvent()
+	f.ranks, f.first, f.nonce, f.own, f.over = slices.Clone(ranks), slices.Min(ranks), s.nonce, t.number, s.eng.NewEvent()
 	for _, r := range ranks {
 		if err := s.lost[r]; err != nil {
 			f.err = lostError(r, "team", err)
@@ -131,15 +136,14 @@ func (s *service) call(t *team, ranks []int, name string) (*forming, error) {
 		}
 	}
 	join := frame{kind: frameJoin, number: f.own, nonce: f.nonce, members: digest(ranks), name: name}
-	first := ranks[0]
-	if first == s.eng.Rank() {
-		f.joined[first] = &joined{frame: join, ready: true}
+	if f.first == s.eng.Rank() {
+		f.joined[f.first] = &joined{frame: join, ready: true}
 		s.decide(name, f)
 		s.unlock()
 		return f, nil
 	}
 	s.unlock()
-	s.eng.Peer(first).SendFunc(tagControl, join.bytes(), func(err error) {
+	s.eng.Peer(f.first).SendFunc(tagControl, join.bytes(), func(err error) {
 		if err != nil {
 			s.mu.Lock()
 			f.end(nil, err)
@@ -160,10 +164,10 @@ func digest(ranks []int) uint64 {
 	return h.Sum64()
 }
 
-// decide ends the call on the first rank if all have joined, or if two have joined with
+// decide ends the call on the lowest rank if all have joined, or if two have joined with
 // different ranks. s.mu is held.
 func (s *service) decide(name string, f *forming) {
-	if f.over == nil || f.ranks[0] != s.eng.Rank() {
+	if f.over == nil || f.first != s.eng.Rank() {
 		return
 	}
 	want := digest(f.ranks)
@@ -241,8 +245,8 @@ func (s *service) refuse(name string, f *forming, why error) {
 
 // withdraw tells the others that this rank's call is over. s.mu is held.
 func (s *service) withdraw(name string, f *forming) {
-	if first := f.ranks[0]; first != s.eng.Rank() {
-		s.reply(first, frame{kind: frameLeave, nonce: f.nonce, name: name})
+	if f.first != s.eng.Rank() {
+		s.reply(f.first, frame{kind: frameLeave, nonce: f.nonce, name: name})
 		return
 	}
 	delete(f.joined, s.eng.Rank())
@@ -278,7 +282,7 @@ func (s *service) form(from int, m *frame) {
 	s.mu.Lock()
 	defer s.unlock()
 	f := s.forming[m.name]
-	mine := f != nil && f.over != nil && f.nonce == m.nonce && f.ranks[0] == from && f.table == nil && f.err == nil
+	mine := f != nil && f.over != nil && f.nonce == m.nonce && f.first == from && f.table == nil && f.err == nil
 	switch m.kind {
 	case frameJoin:
 		if why := s.refused[m.name][from]; why != nil {
@@ -360,9 +364,9 @@ func (s *service) formingLost(rank int, why error) {
 		switch {
 		case f.over == nil && len(f.joined) == 0:
 			delete(s.forming, name)
-		case f.ready && rank != f.ranks[0]: // the first rank decides: it may have made the team before
+		case f.ready && rank != f.first: // the lowest rank decides: it may have made the team before
 		case f.over != nil && f.table == nil && slices.Contains(f.ranks, rank):
-			if f.ranks[0] == s.eng.Rank() {
+			if f.first == s.eng.Rank() {
 				s.refuse(name, f, why)
 			}
 			f.end(nil, why)

@@ -460,6 +460,20 @@ func TestNewGivenUp(t *testing.T) {
 		}
 		return nil
 	})
+	// So is another order of them, whichever rank is the first.
+	for round, order := range [][]int{{1, 2, 0}, {2, 1, 0}, {1, 0, 2}} {
+		each(t, ts, func(r int, _ *Team) error {
+			ranks := []int{0, 1, 2}
+			if r == 1 {
+				ranks = order
+			}
+			_, err := New(ctx, es[r], ranks, fmt.Sprint("order ", round))
+			if !errors.Is(err, ErrMismatch) {
+				return fmt.Errorf("%v: %v", order, err)
+			}
+			return nil
+		})
+	}
 	for _, ranks := range [][]int{{0, 0, 1}, {1, 2}, {0, 3}, nil} {
 		_, err := New(ctx, es[0], ranks, "bad")
 		require.ErrorIs(t, err, ErrInvalid)
