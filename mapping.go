@@ -3,6 +3,7 @@ package rma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -28,8 +29,9 @@ type Mapping struct {
 // Map returns memory of the peer for loads, stores and atomics of this process, without the
 // engine. It works where PlaceOf reports Maps, for memory of Alloc and Window of another rank
 // that gives peers all rights; otherwise, and if the region is closed, it fails with
-// ErrNotMapped. It connects the ranks, and waits until the memory has been announced to this
-// process: as long as ctx, or Config.SetupTimeout if ctx has no deadline.
+// ErrNotMapped, and with ErrRemoteAccess as well if a right is missing. It connects the ranks,
+// and waits until the memory has been announced to this process: as long as ctx, or
+// Config.SetupTimeout if ctx has no deadline.
 //
 // The bytes have the atomicity and order of memory that processes share: use sync/atomic for
 // words that the other side waits for. A store has no order to operations that are in
@@ -43,7 +45,10 @@ func Map(ctx context.Context, p *Peer, s Span) (*Mapping, error) {
 	if s.n <= 0 && err == nil {
 		err = ErrBounds
 	}
-	if err == nil && (p.own || !PlaceOf(p).Maps) {
+	switch {
+	case errors.Is(err, ErrRemoteAccess):
+		err = fmt.Errorf("%w: %w", ErrNotMapped, err)
+	case err == nil && (p.own || !PlaceOf(p).Maps):
 		err = ErrNotMapped
 	}
 	if err != nil {

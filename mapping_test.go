@@ -68,6 +68,8 @@ func TestMappingRefusals(t *testing.T) {
 			require.ErrorAs(t, err, &pe)
 			require.Equal(t, 1, pe.Rank)
 		}
+		_, err = Map(ctx, p, read.Key().At(0).Span(8))
+		require.ErrorIs(t, err, ErrNotMapped, "a missing right is a reason to use Put and Get as well")
 		for _, n := range []int{0, -1} {
 			_, err = Map(ctx, p, k.At(0).Span(n))
 			require.ErrorIs(t, err, ErrBounds)
