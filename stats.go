@@ -18,7 +18,7 @@ type Counts struct {
 	Batches                                  uint64 // completed without error
 	PutBytes, GetBytes, SentBytes, RecvBytes uint64 // transferred by these operations
 	Signals                                  uint64 // completed without error; their data is counted in PutBytes
-	Accumulates                              uint64 // completed without error; their data is counted in PutBytes
+	Accumulates                              uint64 // completed without error; their data is counted in PutBytes, and results in GetBytes
 	Served                                   uint64 // accumulate requests of peers executed here
 	AtomicRetries                            uint64 // compare-and-swaps that emulated atomics repeated
 	Failed                                   uint64 // operations that failed

@@ -127,6 +127,37 @@ func TestStatsAreSums(t *testing.T) {
 	require.Zero(t, es[1].Stats().Puts)
 }
 
+// The data of accumulates of every form is counted, of one rank to another and to itself.
+func TestStatsOfAccumulates(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, testutil.Limit)
+		es := open(t, 2, fabric)
+		const n = 20000 // several turns of a mapped copy, and several requests
+		_, keys := share(t, es, 8*n)
+		xs, old := make([]int64, n), make([]int64, n)
+		for to := range es {
+			p, at := es[0].Peer(to), keys[to].At(0)
+			for what, c := range map[string]struct {
+				post     func() Request
+				put, got uint64
+			}{
+				"short":       {func() Request { return Accumulate(p, at, Sum, xs[:10]) }, 80, 0},
+				"long":        {func() Request { return Accumulate(p, at, Sum, xs) }, 8 * n, 0},
+				"of pieces":   {func() Request { return AccumulateV(p, []Span{at.Span(80), at.Span(80)}, Sum, xs[:20]) }, 160, 0},
+				"with result": {func() Request { return GetAccumulate(p, old, at, Sum, xs) }, 8 * n, 8 * n},
+				"read":        {func() Request { return GetAccumulate(p, old, at, NoOp, nil) }, 0, 8 * n},
+			} {
+				was := p.Stats()
+				require.NoError(t, c.post().Wait(ctx))
+				s := p.Stats()
+				require.EqualValues(t, 1, s.Accumulates-was.Accumulates)
+				require.Equal(t, c.put, s.PutBytes-was.PutBytes, "%s, to rank %d", what, to)
+				require.Equal(t, c.got, s.GetBytes-was.GetBytes, "%s, to rank %d", what, to)
+			}
+		}
+	})
+}
+
 func TestStatsOfTheGone(t *testing.T) {
 	t.Parallel()
 	ctx := testutil.Context(t, 60*time.Second)

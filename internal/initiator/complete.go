@@ -165,7 +165,7 @@ func (c *Counts) count(o *Op) {
 		c.GetBytes += uint64(len(a.old))
 		switch {
 		case a.how.Type == 0:
-			c.PutBytes += uint64(len(a.src))
+			c.PutBytes += uint64(a.size)
 		case a.how.Op != onesided.NoOp:
 			c.PutBytes += n
 		}

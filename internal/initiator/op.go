@@ -143,7 +143,7 @@ func (o *Op) Flag(addr uint64, rkey uint32, add bool, v uint64) {
 // complete. There is at least one element.
 func (o *Op) Combine(src []byte, req onesided.Request) {
 	a := &o.extend().acc
-	a.src, a.req, a.n = src, req, uint64(len(src))
+	a.src, a.size, a.req, a.n = src, len(src), req, uint64(len(src))
 }
 
 // CombinePieces makes an Accumulate combine the pieces of Cursor, whose local side is in

@@ -140,6 +140,7 @@ type emulated struct {
 // accumulate holds the arguments of an Accumulate.
 type accumulate struct {
 	src   []byte
+	size  int  // bytes of src at first: on mapped memory, what is combined leaves src
 	pos   int  // bytes of src already passed to the link
 	begun bool // listed in requester.begun
 	req   onesided.Request
