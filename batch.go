@@ -13,9 +13,11 @@ import (
 // Batch is a list of messages, puts and gets that are posted together: the engine chooses
 // the modes of all messages together, and likewise the ways of the puts and of the gets.
 // The puts take place first, in no particular order, then the gets; then the messages are
-// sent. A batch may be reused when its request is complete; earlier, Send fails with
-// ErrInUse. It must be used by one goroutine at a time. Peer.Batch makes one; the zero value
-// belongs to no peer and cannot be used.
+// sent. When its request is complete, a batch may be sent again unchanged: Send repeats its
+// puts, gets and messages with what their memory then holds. It keeps that memory from the
+// garbage collector until Reset. Earlier, Send fails with ErrInUse. A batch must be used by
+// one goroutine at a time. Peer.Batch makes one; the zero value belongs to no peer and
+// cannot be used.
 type Batch struct {
 	peer  *Peer
 	b     hub.Batch
@@ -96,10 +98,8 @@ func (b *Batch) Len() int { return len(b.b.Outs) }
 // Reset empties the batch, keeping its memory. It must not be called while the batch is in
 // flight.
 func (b *Batch) Reset() {
-	for i := range b.b.Outs { // release sent messages to the garbage collector
-		if o := &b.b.Outs[i]; o.Data != nil {
-			o.Data = nil
-		}
+	for i := range b.b.Outs { // release the messages to the garbage collector
+		b.b.Outs[i].Data = nil
 	}
 	b.b.Outs, b.err = b.b.Outs[:0], nil
 	for k := range b.moves {

@@ -515,6 +515,61 @@ func TestListsInFlightAreRefused(t *testing.T) {
 	})
 }
 
+// A batch that is sent again repeats its messages, as its puts and gets, with what their
+// memory then holds, in every mode; also from a rank to itself.
+func TestBatchIsSentAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		for _, mode := range []string{"auto", "eager", "gather", "scatter"} {
+			ctx := testutil.Context(t, testutil.Limit)
+			es := openWith(t, 2, fabric, func(c *Config) { c.Mode = Mode(mode) })
+			mem, keys := share(t, es, 1<<17)
+			src := mem[0].Bytes()
+			for name, sizes := range map[string][]int{
+				"one":   {8},
+				"small": {1, 2, 3, 4, 8, 8, 8},
+				"mixed": {3, 300, 0, 70_000, 5000},
+			} {
+				for to := range es {
+					b := es[0].Peer(to).Batch()
+					var recvs RecvBatch
+					var bufs [][]byte
+					at := 0
+					for i, n := range sizes {
+						bufs = append(bufs, make([]byte, n))
+						if recvs.Add(uint32(i), bufs[i]); i%2 == 0 {
+							b.Add(uint32(i), src[at:][:n])
+						} else {
+							b.AddBuffer(uint32(i), mem[0].Slice(at, n))
+						}
+						at += n
+					}
+					for round := range 4 {
+						if round == 2 { // the second half with a put
+							b.Put(keys[to].At(at+8), mem[0].Slice(at, 8))
+						}
+						testutil.Fill(src[:at+8], uint64(round), 0)
+						got := recvs.Recv(es[to].Peer(0))
+						require.NoError(t, b.Send().Wait(ctx))
+						require.NoError(t, got.Wait(ctx))
+						require.Equal(t, len(sizes), b.Len())
+						at := 0
+						for i, n := range sizes {
+							m, err := recvs.Got(i)
+							require.NoError(t, err)
+							require.Equal(t, n, m.Len, "%s, %s to %d: round %d, message %d", mode, name, to, round, i)
+							require.Equal(t, src[at:][:n], bufs[i], "%s, %s to %d: round %d, message %d", mode, name, to, round, i)
+							at += n
+						}
+						if round >= 2 {
+							require.Equal(t, src[at:][:8], mem[to].Bytes()[at+8:][:8])
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 // An urgent message among many small ones goes alone through the ring, in its turn.
 func TestUrgentMessagesGoAlone(t *testing.T) {
 	t.Parallel()

@@ -15,8 +15,9 @@ type Completer interface {
 }
 
 // Out is a message to send. The caller sets the exported fields; from Send to
-// Completer.Complete it belongs to the channel, which clears Data. The fields that every
-// message needs come first, on one and a half cache lines.
+// Completer.Complete it belongs to the channel, which leaves these fields as they are: the
+// message may be sent again. The fields that every message needs come first, on one and a
+// half cache lines.
 type Out struct {
 	Data       []byte
 	LKey, RKey uint32 // of the registered region that Data lies in

@@ -80,9 +80,8 @@ func (s *sender) sendRun() (moved, ok bool) {
 		if o.pin.held {
 			s.pins.release(&o.pin)
 		}
-		n := len(o.Data)
-		if o.Data = nil; o.Done != nil {
-			o.Done.Complete(o.Tag, n, nil)
+		if o.Done != nil {
+			o.Done.Complete(o.Tag, len(o.Data), nil)
 		}
 	}
 	return true, true

@@ -231,7 +231,7 @@ func (s *sender) sent(o *Out, err error) {
 		n, err = 0, blame(err)
 	}
 	done, tag := o.Done, o.Tag
-	o.next, o.Data = nil, nil
+	o.next = nil
 	if done != nil {
 		done.Complete(tag, n, err)
 	}
