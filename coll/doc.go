@@ -46,6 +46,9 @@
 // middle of a write to that memory, the error contains an *InUseError: the memory may be used
 // when its Wait has returned nil. Team.Shrink makes a new team of the ranks that live.
 //
+// Messages of operations wait behind those that the application sends: while no receive takes
+// more than 1 MiB of messages of a rank, operations that need a message of that rank may wait as well.
+//
 // # Concurrency
 //
 // All functions and methods may be called from any goroutine, except that only one goroutine

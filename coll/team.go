@@ -183,7 +183,8 @@ func (t *Team) Err() error {
 
 // Close releases the team on this rank; its operations in flight fail with rma.ErrClosed.
 // Close does not wait for the other ranks: call it when this rank's operations are
-// complete. The team of World cannot be closed.
+// complete. It does not tell them either: an operation of another rank that still needs this
+// one waits until its context ends. The team of World cannot be closed.
 func (t *Team) Close() error {
 	if t.t == t.t.s.world {
 		return fmt.Errorf("coll: close: %w: the team of all ranks lasts as long as the engine", ErrInvalid)

@@ -33,6 +33,9 @@
 //
 // A wait that ends with its context is withdrawn from the home and takes no lock.
 //
+// Requests and answers wait behind the messages that the application sends: while no receive
+// takes more than 1 MiB of messages of a rank, they may wait as well.
+//
 // # Stability
 //
 // The package is meant to be imported by applications. Its interface may change before
