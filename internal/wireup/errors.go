@@ -68,12 +68,15 @@ type PeerGoneError struct {
 	Op     string
 	Key    string
 	Ranks  []int
-	Detail string // how they ended, as seen by the server
+	Detail string // how the first of them ended, as seen by the server
 }
 
 func (e *PeerGoneError) Error() string {
 	s := fmt.Sprintf("wireup: %s %q: %s gone", e.Op, e.Key, rankList(e.Ranks))
-	if e.Detail != "" {
+	switch {
+	case e.Detail != "" && len(e.Ranks) > 1:
+		s += fmt.Sprintf(" (rank %d: %s)", e.Ranks[0], e.Detail)
+	case e.Detail != "":
 		s += " (" + e.Detail + ")"
 	}
 	return s

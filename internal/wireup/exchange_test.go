@@ -171,6 +171,23 @@ func TestExchangeWithoutARank(t *testing.T) {
 	require.Empty(t, srv.st.gathers)
 }
 
+// An exchange without several ranks tells why the first of them ended.
+func TestExchangeWithoutSeveral(t *testing.T) {
+	t.Parallel()
+	srv, root := serve(t, "unix", 4)
+	js := []*Job{join(t, root, 0, 4), join(t, root, 1, 4)}
+	srv.Lost(3, "killed")
+	srv.Lost(2, "exit code 1")
+	for _, j := range js {
+		_, err := j.AllGather(t.Context(), "k", nil)
+		var pe *PeerGoneError
+		require.ErrorAs(t, err, &pe)
+		require.Equal(t, []int{2, 3}, pe.Ranks)
+		require.Equal(t, "exit code 1", pe.Detail)
+		require.ErrorContains(t, err, "ranks 2, 3 gone (rank 2: exit code 1)")
+	}
+}
+
 // What a rank may not store costs the server nothing.
 func TestRefusedExchangesLeaveNothing(t *testing.T) {
 	t.Parallel()

@@ -116,17 +116,19 @@ func (g *gather) missing() (ranks []int) {
 	return ranks
 }
 
-// failWithout fails a gather that a rank had not joined when it ended.
+// failWithout fails a gather that a rank had not joined when it ended. The reason is that of the
+// first such rank.
 func (s *state) failWithout(key string, g *gather) {
 	m := message{typ: msgDone, code: codeGone}
 	for r, why := range s.gone {
 		if why != "" && g.vals[r] == nil {
-			if m.ranks, m.text = append(m.ranks, uint32(r)), why; len(m.ranks) == MaxListed {
+			if m.ranks = append(m.ranks, uint32(r)); len(m.ranks) == MaxListed {
 				break
 			}
 		}
 	}
 	if m.ranks != nil {
+		m.text = s.gone[m.ranks[0]]
 		s.fail(key, g, m)
 	}
 }
