@@ -163,23 +163,26 @@ func thrownOut(err error) bool {
 // handshake proves to the server that this rank knows the token, and checks the server's
 // proof. From then on all data is sealed.
 func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
-	if d, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(d)
-	}
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+	failed := func(err error) error {
+		if errors.Is(err, os.ErrDeadlineExceeded) { // which only the end of ctx sets
+			err = ctx.Err()
+		}
+		return fmt.Errorf("handshake: %w", err)
+	}
 	h := handshake{token: j.cfg.Token, client: newNonce(), rank: uint32(j.cfg.Rank), size: uint32(j.cfg.Size)}
 	var err error
 	if h.binding, err = binding(ctx, conn); err != nil {
-		return nil, fmt.Errorf("handshake: %w", err)
+		return nil, failed(err)
 	}
 	in := bufio.NewReader(conn)
 	hello, err := readFrame(in, maxHandshake)
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded) && j.cfg.TLS == nil:
-		return nil, fmt.Errorf("handshake: no answer; a server that requires TLS gives none (set %s): %w", EnvTLSCert, err)
+	case errors.Is(err, os.ErrDeadlineExceeded) && j.cfg.TLS == nil && conn.RemoteAddr().Network() == "tcp":
+		return nil, failed(fmt.Errorf("no answer; a server that requires TLS gives none (set %s): %w", EnvTLSCert, ctx.Err()))
 	case err != nil:
-		return nil, fmt.Errorf("handshake: %w", err)
+		return nil, failed(err)
 	case hello.typ != msgHello:
 		return nil, fmt.Errorf("handshake: %w: not a wire-up server", ErrProtocol)
 	case hello.version != Version:
@@ -190,16 +193,16 @@ func (j *Job) handshake(ctx context.Context, conn net.Conn) (*opener, error) {
 	// reason.
 	fromRank, fromServer, err := h.keys()
 	if err != nil {
-		return nil, fmt.Errorf("handshake: %w", err)
+		return nil, failed(err)
 	}
 	m := message{typ: msgJoin, version: Version, rank: h.rank, size: h.size, nonce: h.client, mac: h.joinMAC()}
 	if _, err := conn.Write(m.append(nil)); err != nil {
-		return nil, fmt.Errorf("handshake: %w", err)
+		return nil, failed(err)
 	}
 	reply, err := readFrame(in, maxHandshake+maxText)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("handshake: %w", err)
+		return nil, failed(err)
 	case reply.typ == msgRefuse && reply.text != "":
 		return nil, fmt.Errorf("%w: %s", reply.code.err(), reply.text)
 	case reply.typ == msgRefuse:

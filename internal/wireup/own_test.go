@@ -199,6 +199,7 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	require.ErrorContains(t, err, EnvTLSCert)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	// A rank does not join a server of another authority, or without TLS.
 	other, err := TLSFrom(vars("ours", "theirs"))
 	require.NoError(t, err)

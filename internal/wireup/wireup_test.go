@@ -167,6 +167,34 @@ func TestAlone(t *testing.T) {
 	<-j.Done()
 }
 
+// What ends while it joins says so with the error of its context, also if the server is its own, or
+// does not answer.
+func TestJoinEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	expired, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	for _, ctx := range []context.Context{canceled, expired} {
+		_, err := Join(ctx, Config{})
+		require.ErrorIs(t, err, ctx.Err())
+		require.NotContains(t, err.Error(), EnvTLSCert)
+	}
+	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "silent"))
+	require.NoError(t, err)
+	defer ln.Close()
+	late, stop := context.WithCancel(t.Context())
+	go func() {
+		defer stop()
+		if conn, err := ln.Accept(); err == nil {
+			t.Cleanup(func() { conn.Close() })
+		}
+	}()
+	_, err = Join(late, Config{Rank: 1, Size: 2, Root: "unix:" + ln.Addr().String(), Token: testToken})
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotContains(t, err.Error(), EnvTLSCert, "there is no TLS over such sockets")
+}
+
 func TestTimeoutNamesTheMissing(t *testing.T) {
 	t.Parallel()
 	_, root := serve(t, "unix", 4)
