@@ -78,7 +78,8 @@ func newWindow(e *Engine, c *collective, mem *Region, all [][]byte, err error) (
 // job. mem is this rank's region, and remains the caller's. JoinWindow does not communicate, and
 // Free of such a window only flushes the operations of this rank with those ranks. The error wraps
 // ErrForeign if mem is not this engine's, and ErrBadKey if there is not one key of a rank of the
-// job for each of ranks. coll.NewWindow makes windows of teams with it.
+// job for each of ranks, or if a key names another rank as its owner. coll.NewWindow makes windows
+// of teams with it.
 func JoinWindow(e *Engine, mem *Region, ranks []int, keys []Key) (*Window, error) {
 	if err := mem.foreign(e); err != nil {
 		return nil, fmt.Errorf("rma: join window: %w", err)
@@ -90,6 +91,9 @@ func JoinWindow(e *Engine, mem *Region, ranks []int, keys []Key) (*Window, error
 	for i, r := range ranks {
 		if r < 0 || r >= e.Size() || keys[i] == (Key{}) {
 			return nil, fmt.Errorf("rma: join window: %w: key %d, of rank %d of %d", ErrBadKey, i, r, e.Size())
+		}
+		if o := keys[i].value().Owner; o != 0 && o != owner(r) {
+			return nil, fmt.Errorf("rma: join window: %w: key %d, of rank %d, belongs to memory of rank %d", ErrBadKey, i, r, int(o)-1)
 		}
 		w.keys[i] = keys[i].of(r)
 	}

@@ -186,7 +186,7 @@ func TestView(t *testing.T) {
 }
 
 // A window of keys that ranks exchanged themselves takes one key of a rank of the job for each part,
-// as the memory of that rank, whoever the key says that it belongs to.
+// as the memory of that rank: also a key that names no owner, but not one that names another rank.
 func TestJoinWindow(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
 	es := open(t, 2, "shm")
@@ -208,9 +208,14 @@ func TestJoinWindow(t *testing.T) {
 	require.NoError(t, w.Free(ctx))
 	require.True(t, mems[0].Belongs(es[0]))
 
-	w, err = JoinWindow(es[0], mems[0], []int{1}, []Key{keys[0]})
+	unowned := keys[1].value()
+	unowned.Owner = 0
+	w, err = JoinWindow(es[0], mems[0], []int{1}, []Key{newKey(unowned)})
 	require.NoError(t, err)
 	require.Equal(t, owner(1), w.Key(0).value().Owner)
+	_, err = JoinWindow(es[0], mems[0], []int{1, 1}, []Key{keys[1], keys[0]})
+	require.ErrorIs(t, err, ErrBadKey)
+	require.ErrorContains(t, err, "key 1, of rank 1, belongs to memory of rank 0")
 
 	for _, c := range []struct {
 		ranks []int
