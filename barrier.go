@@ -43,7 +43,7 @@ type barrier struct {
 	seq     uint64           // of the barrier under way, or of the last one
 	under   bool             // a barrier is under way; it continues after a call whose context ended
 	round   int              // of the barrier under way
-	signals []Request        // signals posted to other ranks, not known to be complete
+	signals []Request        // of the barrier under way, by round: not known to be complete
 	err     error            // why there are no more barriers
 	why     uint64           // the same as the value of words
 
@@ -72,7 +72,7 @@ func (b *barrier) meet(ctx context.Context) error {
 	for ; 1<<b.round < n; b.round++ {
 		k := b.round
 		up, down := (me+1<<k)%n, (me-1<<k%n+n)%n
-		b.signals = append(b.signals, e.Peer(up).Signal(b.words.At(up, 8*k), SignalSet, b.seq))
+		b.signal(k, up)
 		v, err := e.Peer(down).WaitSignal(ctx, b.words.Slice(8*k, 8), GE, b.seq)
 		if v >= broken {
 			err = b.brokenBy(v)
@@ -91,6 +91,19 @@ func (b *barrier) meet(ctx context.Context) error {
 	}
 	b.signals = b.signals[:0]
 	return nil
+}
+
+// signal signals the rank up in round k. A call that continues the barrier does so again,
+// as the connection may have been lost meanwhile, unless the signal is still on its way.
+func (b *barrier) signal(k, up int) {
+	if k < len(b.signals) {
+		if !b.signals[k].Done() {
+			return
+		}
+		b.signals[k].Then(func(error) {})
+		b.signals = b.signals[:k]
+	}
+	b.signals = append(b.signals, tell(b.eng.Peer(up), b.words.At(up, 8*k), b.seq))
 }
 
 // viaServer performs one barrier through the job's server, and exchanges mine with all
@@ -178,17 +191,17 @@ func (b *barrier) breaks(err error) error {
 	if !errors.Is(err, ErrPeerGone) {
 		b.why |= cutOff
 	}
-	b.tell()
+	b.warn()
 	return b.err
 }
 
-// tell has the barrier of ranks that wait for this one break.
-func (b *barrier) tell() {
+// warn has the barrier of ranks that wait for this one break.
+func (b *barrier) warn() {
 	e := b.eng
 	n, me := e.Size(), e.Rank()
 	for k := 0; 1<<k < n; k++ {
 		up := (me + 1<<k) % n
-		e.Peer(up).Signal(b.words.At(up, 8*k), SignalSet, b.why).Then(func(error) {})
+		tell(e.Peer(up), b.words.At(up, 8*k), b.why).Then(func(error) {})
 	}
 }
 
@@ -207,7 +220,7 @@ func (b *barrier) again(ctx context.Context) error {
 	e := b.eng
 	var err error
 	if b.x == nil {
-		b.tell()
+		b.warn()
 		if b.x, err = e.job.Exchange("barrier", "rma/barrier again", binary.LittleEndian.AppendUint64(nil, b.seq)); err != nil {
 			return e.jobError("barrier", err)
 		}

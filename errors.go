@@ -59,7 +59,7 @@ var (
 	ErrNoConnection = bringup.ErrNoConnection
 
 	// ErrBusy says that the number of operations posted and not complete has reached
-	// Config.Outstanding. The operation had no effect: wait for others to complete, then
+	// Config.Outstanding, or the bound of libraries. The operation had no effect: wait for others to complete, then
 	// post it again.
 	ErrBusy = errors.New("too many operations outstanding: wait for some to complete, then post this one again")
 

@@ -1,7 +1,9 @@
 package rma
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,5 +44,59 @@ func TestOutstandingIsBounded(t *testing.T) {
 		_, err = es[1].Peer(0).RecvTag(most, buf).Wait(ctx)
 		require.NoError(t, err)
 		require.NoError(t, last.Wait(ctx))
+	})
+}
+
+// Operations that the application leaves incomplete, up to Config.Outstanding, stop neither
+// messages of libraries nor barriers.
+func TestOutstandingExceptOwn(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		const most, size = 16, 20_000
+		es := insist(openWith(t, 2, fabric, func(c *Config) { c.Outstanding, c.Mode = most, ModeScatter }))
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			for range seldom + 2 { // then they run from rank to rank
+				if err := e.Barrier(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		ctx := testutil.Context(t, testutil.Limit)
+		p := es[0].Peer(1)
+		var sends []Request
+		for range most {
+			sends = append(sends, p.SendTag(1, make([]byte, size)))
+		}
+		require.ErrorIs(t, p.SendTag(1, make([]byte, size)).Wait(ctx), ErrBusy)
+
+		var own []Request
+		for range 2 * most {
+			own = append(own, SendSync(p, LibraryTags|1, nil))
+		}
+		b := p.Batch()
+		b.Add(LibraryTags|1, nil)
+		require.ErrorIs(t, b.Send().Wait(ctx), ErrBusy, "a batch is the application's")
+		require.Equal(t, most, es[0].Stats().Outstanding)
+		for range own {
+			_, err := es[1].Peer(0).RecvTag(LibraryTags|1, nil).Wait(ctx)
+			require.NoError(t, err)
+		}
+		require.NoError(t, WaitAll(ctx, own...))
+
+		for range 3 {
+			for range 3 {
+				given, end := context.WithTimeout(ctx, time.Millisecond) // deadline: the call is given up
+				require.ErrorIs(t, es[0].Barrier(given), context.DeadlineExceeded)
+				end()
+				require.LessOrEqual(t, len(es[0].barrier.signals), 1, "calls that continue a barrier add none")
+			}
+			together(t, es, func(ctx context.Context, e *Engine) error { return e.Barrier(ctx) })
+		}
+		require.Equal(t, most, es[0].Stats().Outstanding)
+		for range most {
+			_, err := es[1].Peer(0).RecvTag(1, make([]byte, size)).Wait(ctx)
+			require.NoError(t, err)
+		}
+		require.NoError(t, WaitAll(ctx, sends...))
 	})
 }

@@ -48,9 +48,10 @@ type Peer struct {
 	over    atomic.Pointer[carrier]            // of the last connection; nil: there was none
 	opening atomic.Pointer[bringup.Connection] // the message channel, on which
 
-	one    initiator.Queue
-	msg    hub.Conversation
-	budget pending.Budget // of both
+	one     initiator.Queue
+	msg     hub.Conversation
+	budget  pending.Budget // of both
+	library pending.Budget // of messages of libraries
 }
 
 // carrier describes the link over which a connection was made: mostly that of the peer.
@@ -590,8 +591,14 @@ func (p *Peer) message(o *hub.Op) Request {
 	if e.closed.Load() {
 		return refuseMessage(e, o, ErrClosed)
 	}
-	if o.Kind().Sends() && !o.Spend(&p.budget) {
-		return refuseMessage(e, o, ErrBusy)
+	if o.Kind().Sends() {
+		b := &p.budget
+		if o.OfLibrary() { // what the application leaves unwaited must not stop a library's protocol
+			b = &p.library
+		}
+		if !o.Spend(b) {
+			return refuseMessage(e, o, ErrBusy)
+		}
 	}
 	r := newRequest(e, &o.Operation)
 	p.msg.Post(o)

@@ -195,6 +195,11 @@ func numberRails(e *Engine) {
 	}
 }
 
+// libraryOutstanding is the least bound of the incomplete messages of libraries with one
+// peer. Their own protocols bound those with peers that keep them; this one bounds the memory
+// that others can make them use.
+const libraryOutstanding = 1 << 18
+
 // addPeers creates a Peer for each rank.
 func addPeers(e *Engine) {
 	e.opened.add(e.remains.close)
@@ -209,6 +214,8 @@ func addPeers(e *Engine) {
 		}
 		if n := e.cfg.Outstanding; n > 0 {
 			p.budget.Bound(n, &e.outstanding, 4*n)
+			n = max(n, libraryOutstanding)
+			p.library.Bound(n, &e.libraries, 4*n)
 		}
 		e.proto.one.AddQueue(&p.one, i, p.own, (*oneSidedHost)(p))
 		e.proto.hub.Add(&p.msg, p.own, e.links[i].Caps(), (*messageHost)(p))

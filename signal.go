@@ -52,7 +52,10 @@ func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value 
 			return p.drop(o, err)
 		}
 	}
-	return p.signal(o, sig, op, value)
+	if err := p.flag(o, sig, op, value); err != nil {
+		return p.drop(o, err)
+	}
+	return p.post(o)
 }
 
 // trySignal executes a PutSignal of few bytes, if the link can do so at once. Otherwise the
@@ -119,11 +122,34 @@ func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
 	if r := trySignal(p, Remote{}, Buffer{}, sig, op, value); r.eng != nil {
 		return r
 	}
-	return p.signal(initiator.New(&p.one, initiator.PutSignal), sig, op, value)
+	o := initiator.New(&p.one, initiator.PutSignal)
+	if err := p.flag(o, sig, op, value); err != nil {
+		return p.drop(o, err)
+	}
+	return p.post(o)
 }
 
-// signal posts o with its signal. The data, if any, is set.
-func (p *Peer) signal(o *initiator.Op, sig Remote, op SignalOp, value uint64) Request {
+// tell is Signal for the engine itself, with SignalSet. Config.Outstanding does not count it:
+// the caller bounds how many are in flight.
+func tell(p *Peer, sig Remote, value uint64) Request {
+	if r := trySignal(p, Remote{}, Buffer{}, sig, SignalSet, value); r.eng != nil {
+		return r
+	}
+	o := initiator.New(&p.one, initiator.PutSignal)
+	err := p.flag(o, sig, SignalSet, value)
+	if err == nil && p.eng.closed.Load() {
+		err = ErrClosed
+	}
+	if err != nil {
+		return p.drop(o, err)
+	}
+	r := newRequest(p.eng, &o.Operation)
+	p.one.Post(o)
+	return r
+}
+
+// flag checks the signal of o, and sets it.
+func (p *Peer) flag(o *initiator.Op, sig Remote, op SignalOp, value uint64) error {
 	need := fabric.AccessRemoteWrite
 	if op == SignalAdd {
 		need = fabric.AccessRemoteAtomic
@@ -138,11 +164,10 @@ func (p *Peer) signal(o *initiator.Op, sig Remote, op SignalOp, value uint64) Re
 	case op == SignalAdd && apart(p):
 		err = errApart
 	}
-	if err != nil {
-		return p.drop(o, err)
+	if err == nil {
+		o.Flag(addr, rkey, op == SignalAdd, value)
 	}
-	o.Flag(addr, rkey, op == SignalAdd, value)
-	return p.post(o)
+	return err
 }
 
 // WaitSignal waits until the 8-byte word w, which must be aligned to 8 bytes, meets cond

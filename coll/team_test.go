@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -384,6 +385,25 @@ func TestCancel(t *testing.T) {
 			}
 			return conform(ctx, next, 2, 5, 1)
 		})
+	})
+}
+
+// Operations that the application leaves incomplete, up to Config.Outstanding, do not stop
+// operations of teams.
+func TestTeamBesideOutstanding(t *testing.T) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		es := jobtest.Open(t, 2, fabric, func(c *rma.Config) { c.Outstanding = 16 })
+		ctx := testutil.Context(t, testutil.Limit)
+		ts := worlds(t, es)
+		each(t, ts, func(_ int, team *Team) error { return Barrier(ctx, team) })
+		end := jobtest.Busy(t, es[0], es[1])
+		each(t, ts, func(r int, team *Team) error {
+			if err := Barrier(ctx, team); err != nil {
+				return err
+			}
+			return conform(ctx, team, 1, 5000, 1)
+		})
+		end()
 	})
 }
 

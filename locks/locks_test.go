@@ -147,6 +147,28 @@ func TestLockGivenUp(t *testing.T) {
 	})
 }
 
+// Operations that the application leaves incomplete, up to Config.Outstanding, do not stop
+// requests and releases of locks.
+func TestLocksBesideOutstanding(t *testing.T) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		es := jobtest.Open(t, 2, fabric, func(c *rma.Config) { c.Outstanding = 16 })
+		ls := serve(t, es)
+		ctx := testutil.Context(t, testutil.Limit)
+		id := ID{1, 1}
+		h, err := ls[0].Lock(ctx, id)
+		require.NoError(t, err)
+		end := jobtest.Busy(t, es[0], es[1])
+		require.NoError(t, h.Unlock(ctx))
+		h, err = ls[1].Lock(ctx, id)
+		require.NoError(t, err, "the release has arrived")
+		require.NoError(t, h.Unlock(ctx))
+		h, err = ls[0].Lock(ctx, id)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+		end()
+	})
+}
+
 // A lock whose writer is lost is broken until a rank recovers it.
 func TestHolderIsLost(t *testing.T) {
 	testutil.EachLink(t, func(t *testing.T, fabric string) {

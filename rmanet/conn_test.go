@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -100,6 +101,30 @@ func TestSlowReader(t *testing.T) {
 		_, err = io.ReadFull(other, make([]byte, 1<<20))
 		require.NoError(t, err)
 		require.NoError(t, g.Wait())
+	})
+}
+
+// Operations that the application leaves incomplete, up to Config.Outstanding, do not stop
+// connections, new ones included.
+func TestStreamsBesideOutstanding(t *testing.T) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		es := job(t, 2, fabric, func(c *rma.Config) { c.Outstanding = 16 })
+		old, atOld := connect(t, es, 0, 1)
+		end := jobtest.Busy(t, es[0], es[1])
+		fresh, atFresh := connect(t, es, 0, 1)
+		for _, c := range [][2]*Conn{{old, atOld}, {fresh, atFresh}} {
+			for i := range c {
+				var g errgroup.Group
+				g.Go(func() error {
+					_, err := c[i].Write(make([]byte, 1<<20))
+					return err
+				})
+				_, err := io.ReadFull(c[1-i], make([]byte, 1<<20))
+				require.NoError(t, err)
+				require.NoError(t, g.Wait())
+			}
+		}
+		end()
 	})
 }
 

@@ -63,3 +63,29 @@ func Open(tb testing.TB, n int, fabric string, change ...func(*rma.Config)) []*r
 	require.NoError(tb, g.Wait())
 	return es
 }
+
+// Busy posts messages from one rank to another, until Config.Outstanding refuses the next one. They
+// stay incomplete until end, which receives them, is called.
+func Busy(tb testing.TB, from, to *rma.Engine) (end func()) {
+	tb.Helper()
+	const tag = 0x62757379
+	ctx := testutil.Context(tb, testutil.Limit)
+	p := from.Peer(to.Rank())
+	var sends []rma.Request
+	for {
+		r := rma.SendSync(p, tag, nil)
+		if r.Done() {
+			require.ErrorIs(tb, r.Wait(ctx), rma.ErrBusy)
+			break
+		}
+		sends = append(sends, r)
+	}
+	return func() {
+		tb.Helper()
+		for range sends {
+			_, err := to.Peer(from.Rank()).RecvTag(tag, nil).Wait(ctx)
+			require.NoError(tb, err)
+		}
+		require.NoError(tb, rma.WaitAll(ctx, sends...))
+	}
+}

@@ -114,7 +114,7 @@ var engineSettings = []Setting{
 	},
 	{
 		Env: "RMA_OUTSTANDING", Field: "Outstanding", Type: Type{Kind: Count, Unit: "operations", Min: 16, Max: 1 << 30, Negative: "any number"}, Default: "262144",
-		What:  "most incomplete operations with one peer, not counting receives; four times as many with all peers together. Further ones fail with ErrBusy",
+		What:  "most incomplete operations with one peer, not counting receives; four times as many with all peers together. Further ones fail with ErrBusy. Barriers do not count; messages of libraries (`coll`, `locks`, `rmanet`) have a bound of their own, as large and at least 262144",
 		Why:   "more than programs wait for at once, and less than 0.5 GB of memory for a peer that has stopped",
 		Where: "internal/pending", Since: "0.1",
 	},

@@ -30,6 +30,11 @@ func (k Kind) String() string { return kindNames[k] }
 // Sends reports whether operations of kind k send messages to a peer.
 func (k Kind) Sends() bool { return k == Send || k == SendBatch }
 
+// OfLibrary reports whether o sends a message with a tag of a library. Batches are the
+// application's.
+// Hot path.
+func (o *Op) OfLibrary() bool { return o.Out.Tag >= message.LibraryTags && o.kind == Send }
+
 // receives reports whether operations of kind k receive messages from a peer.
 func (k Kind) receives() bool { return k == Recv || k == RecvSeveral }
 
