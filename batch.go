@@ -26,6 +26,8 @@ type Batch struct {
 	part  func(error)   // records the end of another part
 	err   error         // the first error of an added operation
 	req   Request       // of the last Send
+
+	regions []*Region // of all buffers, neighbours that are equal once
 }
 
 // pieceList is the two sides of puts or gets.
@@ -39,8 +41,9 @@ func (l pieceList) size() (n, bytes int) {
 }
 
 // Put appends a put of src to dst. The destinations of a batch's puts must not overlap
-// (ErrOverlap). If one put is refused, Send fails for the whole batch. src belongs to the
-// engine from Send until the batch is complete.
+// (ErrOverlap). If one put is refused, or the region of src is closed before Send
+// (ErrForeign), Send fails for the whole batch. src belongs to the engine from Send until
+// the batch is complete.
 func (b *Batch) Put(dst Remote, src Buffer) { b.move(initiator.Put, src, dst) }
 
 // Get appends a get of src to dst: see Put. dst belongs to the engine from Send until the
@@ -58,6 +61,14 @@ func (b *Batch) move(k initiator.Kind, local Buffer, remote Remote) {
 		return
 	}
 	b.moves[k] = append(b.moves[k], struct{ local, remote onesided.Piece }{here, there})
+	b.uses(local.region)
+}
+
+// uses records the region of an added operation, which may be closed before Send.
+func (b *Batch) uses(r *Region) {
+	if n := len(b.regions); n == 0 || b.regions[n-1] != r {
+		b.regions = append(b.regions, r)
+	}
 }
 
 // fail keeps the first error of an added operation.
@@ -80,8 +91,8 @@ func (b *Batch) AddUrgent(tag uint32, msg []byte) {
 	b.b.Outs[len(b.b.Outs)-1].Urgent = true
 }
 
-// AddBuffer appends a message in registered memory: see Add. If the buffer is not valid,
-// Send fails for the whole batch.
+// AddBuffer appends a message in registered memory: see Add. If the buffer is not valid, or
+// its region is closed before Send (ErrForeign), Send fails for the whole batch.
 func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
 	o := b.b.Add()
 	rights, err := buf.out(b.peer, &o.Data, &o.LKey, &o.RKey)
@@ -89,7 +100,9 @@ func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
 	if err != nil {
 		b.fail(err)
 		b.b.Outs = b.b.Outs[:len(b.b.Outs)-1]
+		return
 	}
+	b.uses(buf.region)
 }
 
 // Len returns the number of messages; puts and gets do not count.
@@ -102,6 +115,8 @@ func (b *Batch) Reset() {
 		b.b.Outs[i].Data = nil
 	}
 	b.b.Outs, b.err = b.b.Outs[:0], nil
+	clear(b.regions)
+	b.regions = b.regions[:0]
 	for k := range b.moves {
 		b.moves[k] = b.moves[k][:0]
 	}
@@ -150,17 +165,32 @@ func (b *Batch) Explain() (string, error) {
 // Hot path.
 func (b *Batch) Send() Request {
 	p := b.peer
-	switch {
-	case b.err != nil:
-		return p.refuse(hub.SendBatch.String(), b.err)
-	case !b.req.Done():
-		return p.refuse(hub.SendBatch.String(), ErrInUse)
-	case len(b.moves[initiator.Put])+len(b.moves[initiator.Get]) == 0:
+	if err := b.sendable(); err != nil {
+		return p.refuse(hub.SendBatch.String(), err)
+	}
+	if len(b.moves[initiator.Put])+len(b.moves[initiator.Get]) == 0 {
 		b.req = p.message(p.msg.NewBatch(&b.b))
-	default:
+	} else {
 		b.req = b.sendAll()
 	}
 	return b.req
+}
+
+// sendable returns why the batch cannot be sent now.
+// Hot path.
+func (b *Batch) sendable() error {
+	switch {
+	case b.err != nil:
+		return b.err
+	case !b.req.Done():
+		return ErrInUse
+	}
+	for _, r := range b.regions {
+		if err := r.usable(b.peer.eng); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sendAll is Send of a batch with puts or gets. Its first part stands for the whole: it

@@ -208,6 +208,59 @@ func TestBatchRefusals(t *testing.T) {
 	testutil.Eventually(t, testutil.Limit, func() bool { return es[0].Stats().InFlight+es[0].Stats().Queued == 0 }, "all to end")
 }
 
+// A batch whose buffer's region has been closed since it was added, before the first Send or
+// a later one, transfers nothing, and does not harm the connection.
+func TestBatchOfAClosedRegion(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, testutil.Limit)
+		es := open(t, 2, fabric)
+		mems, keys := share(t, es, 4096)
+		p, k := es[0].Peer(1), keys[1]
+		for name, add := range map[string]func(b *Batch, buf Buffer){
+			"message": func(b *Batch, buf Buffer) { b.AddBuffer(3, buf) },
+			"put":     func(b *Batch, buf Buffer) { b.Put(k.At(0), buf) },
+			"get":     func(b *Batch, buf Buffer) { b.Get(buf, k.At(0)) },
+		} {
+			for sends := range 2 {
+				mem, err := es[0].Alloc(4096)
+				require.NoError(t, err)
+				b := p.Batch()
+				b.Put(k.At(64), mems[0].Slice(0, 8))
+				b.Add(3, []byte("first"))
+				add(b, mem.Slice(0, 8))
+				b.AddBuffer(3, mems[0].Slice(0, 8))
+				for range sends {
+					var all RecvBatch
+					for range b.Len() {
+						all.Add(3, make([]byte, 8))
+					}
+					got := all.Recv(es[1].Peer(0))
+					require.NoError(t, b.Send().Wait(ctx), name)
+					require.NoError(t, got.Wait(ctx), name)
+				}
+				require.NoError(t, mem.Close())
+				mems[0].Bytes()[0]++
+				was := mems[1].Bytes()[64]
+				require.ErrorIs(t, b.Send().Wait(ctx), ErrForeign, name)
+				b.Reset()
+				b.Add(3, []byte("next"))
+				got := es[1].Peer(0).RecvTag(3, make([]byte, 8))
+				require.NoError(t, b.Send().Wait(ctx), name)
+				n, err := got.Wait(ctx)
+				require.NoError(t, err, name)
+				require.Equal(t, len("next"), n, name)
+				require.Equal(t, was, mems[1].Bytes()[64], name)
+			}
+		}
+		mem, err := es[0].Alloc(8)
+		require.NoError(t, err)
+		b := p.Batch()
+		b.AddBuffer(3, mem.Slice(0, 8))
+		require.NoError(t, es[0].Close())
+		require.ErrorIs(t, b.Send().Wait(ctx), ErrClosed)
+	})
+}
+
 func TestExplainPutsAndGets(t *testing.T) {
 	es := openWith(t, 2, "tcp", func(c *Config) { c.Pieces = PiecesGroup })
 	mems, keys := share(t, es, 4096)

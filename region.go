@@ -125,6 +125,21 @@ func (r *Region) foreign(e *Engine) error {
 	return ErrForeign
 }
 
+// usable returns why operations of the engine cannot use the region: it is foreign, or the
+// engine is closed.
+// Hot path.
+func (r *Region) usable(e *Engine) error {
+	switch {
+	case r == nil || r.eng != e:
+		return ErrForeign
+	case e.closed.Load():
+		return ErrClosed // Close of the engine closes the regions
+	case !r.reg.Live():
+		return ErrForeign
+	}
+	return nil
+}
+
 // Slice returns the n bytes that begin at offset off. An operation refuses a slice that
 // exceeds the region (ErrBounds).
 func (r *Region) Slice(off, n int) Buffer { return Buffer{region: r, off: off, n: n} }
@@ -184,11 +199,8 @@ func (b Buffer) bytes() ([]byte, error) {
 // sge returns the buffer's address and key for the link with that index.
 func (b Buffer) sge(e *Engine, link int) (fabric.SGE, error) {
 	r := b.region
-	if r != nil && r.eng == e && e.closed.Load() {
-		return fabric.SGE{}, ErrClosed // Close of the engine closes the regions
-	}
-	if r == nil || r.eng != e || !r.reg.Live() {
-		return fabric.SGE{}, ErrForeign
+	if err := r.usable(e); err != nil {
+		return fabric.SGE{}, err
 	}
 	s, err := r.reg.SGE(link, b.off, b.n)
 	if err != nil {
