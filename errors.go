@@ -85,7 +85,8 @@ var (
 	// ErrPeerMisbehaves says that the peer violated the protocol.
 	ErrPeerMisbehaves = initiator.ErrMisbehaves
 
-	// ErrInUse says that an operation is in flight in the memory to be released, or in the
+	// ErrInUse says that an operation is in flight in the memory to be released, or that
+	// another region has part of that memory, or that an operation is in flight in the
 	// batch to be posted again.
 	ErrInUse = mr.ErrInUse
 

@@ -49,7 +49,8 @@ func (e *Engine) Alloc(size int, access ...Access) (*Region, error) {
 
 // Register makes mem accessible to peers with the given rights, by default all. mem must
 // not be empty (ErrBounds). Memory in the Go heap is pinned until the region is closed;
-// prefer Alloc.
+// prefer Alloc. mem may overlap other regions; one from Alloc cannot be closed before those
+// that Register has made of its memory (ErrInUse).
 func (e *Engine) Register(mem []byte, access ...Access) (*Region, error) {
 	if len(mem) == 0 {
 		return nil, fmt.Errorf("rma: register: %w: no bytes", ErrBounds)
@@ -153,11 +154,13 @@ func (r *Region) Key() Key {
 
 // Close closes the region: later operations of peers are refused, its memory is unmapped
 // or unpinned, and registrations that messages left on it (see Invalidate) are dropped.
-// The error wraps ErrInUse in two cases:
+// The error wraps ErrInUse in three cases:
 //
 //   - Operations of this rank are in flight in it: one-sided ones, messages that are being
 //     sent, or receives that have not ended. The region is unchanged. Wait for them, or
 //     cancel the receives. Close does not know of collectives of package coll.
+//   - The region is from Alloc, and another region, from Register, has some of its memory.
+//     The region is unchanged. Close the other one first. Close of the engine closes both.
 //   - A peer is in the middle of a copy to or from it, which over shm can last long if the
 //     peer was stopped. The region is closed, but its memory stays pinned or mapped until
 //     the peer has finished or is gone.

@@ -103,6 +103,36 @@ func TestClosedRegionIsUnpinned(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) { try(t, openWith(t, 2, fabric, scatter)) })
 }
 
+// A region of Alloc cannot be closed while a part of it is registered separately: peers that
+// have the part's key use it as before. Close of the engine closes both.
+func TestPartOfARegion(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, testutil.Limit)
+		es := open(t, 2, fabric)
+		whole, err := es[1].Alloc(1 << 20)
+		require.NoError(t, err)
+		part, err := es[1].Register(whole.Bytes()[4096:8192])
+		require.NoError(t, err)
+		at, b := part.Key().At(0), []byte("in part")
+		require.ErrorIs(t, whole.Close(), ErrInUse)
+		require.True(t, whole.Belongs(es[1]))
+		require.NoError(t, es[0].Peer(1).PutBytes(at, b).Wait(ctx))
+		require.Equal(t, b, whole.Bytes()[4096:][:len(b)])
+		got := make([]byte, len(b))
+		require.NoError(t, es[0].Peer(1).GetBytes(got, at).Wait(ctx))
+		require.Equal(t, b, got)
+		require.NoError(t, part.Close())
+		require.NoError(t, whole.Close())
+
+		whole, err = es[1].Alloc(1 << 20)
+		require.NoError(t, err)
+		_, err = es[1].Register(whole.Bytes()[4096:8192])
+		require.NoError(t, err)
+		require.NoError(t, es[1].Close())
+		require.NoError(t, whole.Close())
+	})
+}
+
 // Memory of messages to send, and of receives, that have not ended is in use, with or without a connection; memory beside
 // it is not.
 func TestMemoryOfMessagesIsInUse(t *testing.T) {

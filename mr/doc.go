@@ -43,7 +43,8 @@
 // [Registration.Close] makes the reference stale at once, and withdraws the memory from the
 // links when no operation holds it. Memory of the Go heap stays pinned, and memory of Alloc
 // stays mapped, until then, and until links report that no peer is in the middle of an
-// access to it: a peer that was stopped in one keeps it for as long.
+// access to it: a peer that was stopped in one keeps it for as long. Memory of Alloc cannot
+// be closed before other registrations of parts of it; Domain.Close closes these first.
 //
 // # Arenas
 //

@@ -147,8 +147,12 @@ func (d *Domain) Close() error {
 	all := slices.Collect(maps.Keys(d.table.live))
 	d.table.mu.Unlock()
 	var errs []error
-	for _, r := range all {
-		errs = append(errs, r.Close())
+	for _, own := range []bool{false, true} { // memory goes after the registrations of its parts
+		for _, r := range all {
+			if r.owns() == own {
+				errs = append(errs, r.Close())
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

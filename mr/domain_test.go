@@ -183,6 +183,47 @@ func closeWaits(t *testing.T, d *Domain, rails []*rail) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
+// Memory that a registration owns stays while parts of it are registered separately, and
+// both remain usable. Closing the domain closes both, whatever holds the part.
+func TestMemoryRegisteredInParts(t *testing.T) { eachLink(t, inParts) }
+
+func inParts(t *testing.T, d *Domain, rails []*rail) {
+	alloc := func() (whole, part *Registration) {
+		whole, err := d.Alloc(4*offheap.PageSize, fabric.AccessAll, offheap.Scratch)
+		require.NoError(t, err)
+		part, err = d.Register(whole.Bytes()[offheap.PageSize:][:offheap.PageSize], fabric.AccessAll)
+		require.NoError(t, err)
+		return whole, part
+	}
+	whole, part := alloc()
+	require.ErrorIs(t, whole.Close(), ErrInUse)
+	require.True(t, whole.Live())
+	reach(t, whole, rails)
+	reach(t, part, rails)
+	key := part.Key()
+	mem, held, err := d.Resolve(key.Ref, key.Addr, 8, 0)
+	require.NoError(t, err)
+	require.ErrorIs(t, part.Close(), ErrInUse)
+	require.ErrorIs(t, whole.Close(), ErrInUse)
+	require.False(t, whole.Live(), "the part is closed")
+	mem[7] = 1 // still mapped
+	require.NoError(t, held.Release())
+	testutil.Eventually(t, testutil.Limit, func() bool { return d.Live() == 0 }, "the memory to go")
+	require.NoError(t, whole.Close())
+
+	before := offheap.Total()
+	for range 8 { // in any order
+		alloc()
+	}
+	_, part = alloc()
+	require.True(t, part.Hold())
+	require.ErrorIs(t, d.Close(), ErrInUse)
+	part.Bytes()[0] = 1
+	require.NoError(t, part.Release())
+	testutil.Eventually(t, testutil.Limit, func() bool { return d.Live() == 0 }, "the memory to go")
+	require.Equal(t, before, offheap.Total())
+}
+
 // Memory of no bytes has a key; nothing can be reached with it.
 func TestNoBytes(t *testing.T) {
 	d, _ := open(t, "sim", "tcp")

@@ -25,7 +25,8 @@ var (
 	// ErrNoRail means that memory is not registered with the given link.
 	ErrNoRail = errors.New("not registered with this link")
 
-	// ErrInUse means that operations in flight still hold the memory.
+	// ErrInUse means that operations in flight still hold the memory, or that a part of it
+	// is registered separately.
 	ErrInUse = fabric.ErrInUse
 
 	// ErrReleased means that a hold or lease was released before.
@@ -65,10 +66,13 @@ func (e *KeyError) Unwrap() []error { return []error{e.Err, fabric.ErrRemoteAcce
 // InUseError reports a withdrawal of memory in use. It unwraps to ErrInUse.
 type InUseError struct {
 	Op    string
-	Holds int // operations that hold the memory
+	Holds int // operations that hold the memory; 0: other registrations of it
 }
 
 func (e *InUseError) Error() string {
+	if e.Holds == 0 {
+		return e.Op + ": a part of the memory is registered separately"
+	}
 	return fmt.Sprintf("%s: %d operations under way hold the memory", e.Op, e.Holds)
 }
 

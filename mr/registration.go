@@ -65,6 +65,9 @@ func (r *Registration) SGE(rail, off, n int) (fabric.SGE, error) {
 	return fabric.SGE{Addr: r.key.Addr + uint64(off), Len: uint32(n), LKey: r.lkeys[rail]}, nil
 }
 
+// owns reports whether closing r frees its memory.
+func (r *Registration) owns() bool { return r.owned || r.owner >= 0 }
+
 // Hold keeps the memory registered until Release. It reports whether that was
 // still possible: not after Close. Does not allocate.
 func (r *Registration) Hold() bool {
@@ -108,7 +111,13 @@ func (r *Registration) Holds() int { return int(r.state.Load() &^ closing) }
 // ErrInUse; the memory stays pinned and mapped, and is released as soon as these end. Close
 // may be called again to find out whether that has happened: the caller must not unmap or
 // reuse the memory before Close has returned nil. Idempotent.
+//
+// Memory of Domain.Alloc must outlive the other registrations of parts of it: while one is
+// open, Close changes nothing, and the error wraps ErrInUse.
 func (r *Registration) Close() error {
+	if r.Live() && r.dom.table.shared(r, true) {
+		return &InUseError{Op: "mr: close registration"}
+	}
 	for {
 		s := r.state.Load()
 		if !r.state.CompareAndSwap(s, s|closing) {
@@ -154,6 +163,9 @@ func (r *Registration) withdraw() error {
 	}
 	if errs != nil {
 		return errors.Join(errs...)
+	}
+	if r.dom.table.shared(r, false) {
+		return &InUseError{Op: "mr: close registration"}
 	}
 	if r.owner >= 0 {
 		if err := r.regs[r.owner].Close(); err != nil {

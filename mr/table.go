@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/seed33544411/rma/fabric"
 )
 
 const (
@@ -97,6 +99,23 @@ func (t *table) forget(r *Registration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.live, r)
+}
+
+// shared reports whether r owns memory in which another registration lies that is not
+// released, or, if open is set, not closed.
+func (t *table) shared(r *Registration, open bool) bool {
+	if !r.owns() {
+		return false
+	}
+	lo := fabric.Addr(r.mem)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for x := range t.live {
+		if x != r && fabric.Overlaps(x.mem, lo, lo+uint64(len(r.mem))) && (x.Live() || !open) {
+			return true
+		}
+	}
+	return false
 }
 
 // find returns the live registration with reference ref, or nil.
