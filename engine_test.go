@@ -579,6 +579,7 @@ func TestOpenFails(t *testing.T) {
 	c.SetupTimeout = 100 * time.Millisecond
 	_, err = Open(context.Background(), c)
 	require.ErrorIs(t, err, wireup.ErrTimeout)
+	require.ErrorIs(t, err, ErrGivenUp)
 	require.ErrorContains(t, err, "rank 1 of 2 has not joined")
 }
 

@@ -25,7 +25,8 @@ import (
 // first operation with a peer makes the engines on both sides connect, in the background.
 // cfg may be nil. If ctx has no deadline, Config.SetupTimeout bounds the call. The error
 // joins all invalid settings, or says why the job could not be joined: it may wrap
-// ErrNoToken, ErrNoConnection, ErrAborted, ErrPeerGone or ErrResources.
+// ErrNoToken, ErrNoConnection, ErrAborted, ErrPeerGone, ErrResources, or ErrGivenUp if a rank
+// does not join in time.
 func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 	defer trace.StartRegion(ctx, regionOpen).End()
 	if bubble.Inside() {

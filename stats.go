@@ -21,7 +21,7 @@ type Counts struct {
 	Accumulates                              uint64 // completed without error; their data is counted in PutBytes, and results in GetBytes
 	Served                                   uint64 // accumulate requests of peers executed here
 	AtomicRetries                            uint64 // compare-and-swaps that emulated atomics repeated
-	Failed                                   uint64 // operations that failed
+	Failed                                   uint64 // operations that failed; not those refused at once, for their arguments (bounds, rights) or with ErrBusy
 	Retries                                  uint64 // times that the link's queue was full and requests were posted again
 }
 
