@@ -188,10 +188,15 @@ func TestStaysWithItsCarrier(t *testing.T) {
 			}
 			return x.append(nil)
 		},
-		"no address":     func(from int, b []byte) []byte { return append(b[:16:16], make([]byte, addrSize)...) },
-		"malformed":      func(from int, b []byte) []byte { return append(b, make([]byte, from)...) },
-		"another number": func(from int, b []byte) []byte { b[12] ^= byte(from); return b },
-		"another round":  func(from int, b []byte) []byte { b[8] += byte(from); return b },
+		"no address": func(from int, b []byte) []byte { return append(b[:16:16], make([]byte, addrSize)...) },
+		"malformed":  func(from int, b []byte) []byte { return append(b, make([]byte, from)...) },
+		"another number": func(from int, b []byte) []byte { // a lower one would be agreed on
+			if from == 1 {
+				copy(b[12:], []byte{0xff, 0xff, 0xff})
+			}
+			return b
+		},
+		"another round": func(from int, b []byte) []byte { b[8] += byte(from); return b },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := overTCP(t, Options{}, fabric.EndpointOptions{PeerTimeout: 2 * time.Second})
@@ -203,6 +208,9 @@ func TestStaysWithItsCarrier(t *testing.T) {
 			testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return a.ep.carried.Load() && b.ep.carried.Load() }, "both are carried")
 			tried := make(chan struct{}, 100)
 			p.lose = func(from int, b []byte) []byte {
+				if len(b) == 0 { // at the end
+					return b
+				}
 				if b[5] == kindTrial {
 					tried <- struct{}{}
 				}
