@@ -572,11 +572,15 @@ func (p *Peer) reach(at Remote, n uint64, need fabric.Access) (addr uint64, rkey
 
 // post posts o.
 // Hot path.
-func (p *Peer) post(o *initiator.Op) Request {
+func (p *Peer) post(o *initiator.Op) Request { return postWithin(p, o, &p.budget) }
+
+// postWithin posts o, which counts in b.
+// Hot path.
+func postWithin(p *Peer, o *initiator.Op, b *pending.Budget) Request {
 	if p.eng.closed.Load() {
 		return p.drop(o, ErrClosed)
 	}
-	if o.Kind().Moves() && !o.Spend(&p.budget) {
+	if o.Kind().Moves() && !o.Spend(b) {
 		return p.drop(o, ErrBusy)
 	}
 	r := newRequest(p.eng, &o.Operation)

@@ -10,6 +10,7 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/progress"
 )
 
@@ -119,6 +120,21 @@ func (p *Peer) data(o *initiator.Op, dst Remote, src Buffer) error {
 // peer before. It transfers no data. It does not allocate or block.
 // Hot path.
 func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
+	return signalWithin(p, sig, op, value, &p.budget)
+}
+
+// noBound is a budget that is never used up.
+var noBound pending.Budget
+
+// tell is Signal for the engine itself, with SignalSet. Config.Outstanding does not count it:
+// the caller bounds how many are in flight.
+func tell(p *Peer, sig Remote, value uint64) Request {
+	return signalWithin(p, sig, SignalSet, value, &noBound)
+}
+
+// signalWithin is Signal, which counts in b.
+// Hot path.
+func signalWithin(p *Peer, sig Remote, op SignalOp, value uint64, b *pending.Budget) Request {
 	if r := trySignal(p, Remote{}, Buffer{}, sig, op, value); r.eng != nil {
 		return r
 	}
@@ -126,26 +142,7 @@ func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
 	if err := p.flag(o, sig, op, value); err != nil {
 		return p.drop(o, err)
 	}
-	return p.post(o)
-}
-
-// tell is Signal for the engine itself, with SignalSet. Config.Outstanding does not count it:
-// the caller bounds how many are in flight.
-func tell(p *Peer, sig Remote, value uint64) Request {
-	if r := trySignal(p, Remote{}, Buffer{}, sig, SignalSet, value); r.eng != nil {
-		return r
-	}
-	o := initiator.New(&p.one, initiator.PutSignal)
-	err := p.flag(o, sig, SignalSet, value)
-	if err == nil && p.eng.closed.Load() {
-		err = ErrClosed
-	}
-	if err != nil {
-		return p.drop(o, err)
-	}
-	r := newRequest(p.eng, &o.Operation)
-	p.one.Post(o)
-	return r
+	return postWithin(p, o, b)
 }
 
 // flag checks the signal of o, and sets it.

@@ -170,6 +170,18 @@ func TestGoesBack(t *testing.T) {
 	}
 }
 
+// bothCarried returns two sides that tcp carries, and a write which can be posted again.
+func bothCarried(t *testing.T) (a, b *side, p *post, w fabric.WR) {
+	a, b = overTCP(t, Options{}, fabric.EndpointOptions{PeerTimeout: 2 * time.Second})
+	p = newPost(t, a.ep, b.ep)
+	p.fail(a, true)
+	w = a.write(b, 8, fabric.FlagSignaled)
+	posts(t, a, w)
+	require.NoError(t, p.gets(t, a, b, 1)[0].Err())
+	testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return a.ep.carried.Load() && b.ep.carried.Load() }, "both are carried")
+	return a, b, p, w
+}
+
 func (p *post) tryOwnPorts(s *side) {
 	p.own.Lock()
 	defer p.own.Unlock()
@@ -199,13 +211,7 @@ func TestStaysWithItsCarrier(t *testing.T) {
 		"another round": func(from int, b []byte) []byte { b[8] += byte(from); return b },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := overTCP(t, Options{}, fabric.EndpointOptions{PeerTimeout: 2 * time.Second})
-			p := newPost(t, a.ep, b.ep)
-			p.fail(a, true)
-			w := a.write(b, 8, fabric.FlagSignaled)
-			posts(t, a, w)
-			require.NoError(t, p.gets(t, a, b, 1)[0].Err())
-			testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return a.ep.carried.Load() && b.ep.carried.Load() }, "both are carried")
+			a, b, p, w := bothCarried(t)
 			tried := make(chan struct{}, 100)
 			p.lose = func(from int, b []byte) []byte {
 				if len(b) == 0 { // at the end
@@ -244,13 +250,7 @@ func TestLeavesALostCarrier(t *testing.T) {
 		"claims": func(_ *post, b []byte) []byte { return b },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := overTCP(t, Options{}, fabric.EndpointOptions{PeerTimeout: 2 * time.Second})
-			p := newPost(t, a.ep, b.ep)
-			p.fail(a, true)
-			w := a.write(b, 8, fabric.FlagSignaled)
-			posts(t, a, w)
-			require.NoError(t, p.gets(t, a, b, 1)[0].Err())
-			testutil.Eventually(t, testutil.Limit, func() bool { p.poll(a); p.poll(b); return a.ep.carried.Load() && b.ep.carried.Load() }, "both are carried")
+			a, b, p, _ := bothCarried(t)
 			p.lose = func(from int, letter []byte) []byte {
 				if from == 1 && len(letter) > 0 && letter[5] == kindStopped {
 					letter[12]++
