@@ -90,9 +90,10 @@ const messageWork = 1000
 // lineWork is the work for a line of a board at each end, besides a copy of its data, in ns. A line is stored, and nothing is posted.
 const lineWork = 70
 
-// tellWork is the work for a store to another rank's line, hearWork that to find it there, turnWork that
-// of a wait in which ranks that share processors take turns, and turnHop the time until such ranks see it, in ns.
-const tellWork, hearWork, turnWork, turnHop = 50, 70, 200, 200
+// tellWork is the work for a store to another rank's line, and hearWork that to find it there, in ns. Ranks that share
+// processors do not look for it meanwhile: they find it when they have the processor, to which a switch takes switchWork.
+// From 700 to 900, the predictions for 3, 4 and 8 ranks on two processors chose best.
+const tellWork, hearWork, switchWork = 50, 70, 800
 
 // Messages of slicesFrom bytes or more between ranks that map each other's memory, and do not take turns,
 // are copied by both ranks at the same time: each works for bothCopy of the time of the receiver alone.
@@ -267,11 +268,11 @@ func (f *figures) crowded(p int) bool { return f != nil && 0 < f.procs && 2*f.pr
 // apart reports whether p ranks map each other's memory, from processors of their own. f may be nil.
 func (f *figures) apart(p int) bool { return f != nil && f.boards.flags && !f.takeTurns(p) }
 
-// hopOf returns the time until one of p ranks sees what another one has stored, in ns.
+// hopOf returns the time until one of p ranks sees what another one has stored, in ns; 0 if it does not look, because they take turns.
 func (f *figures) hopOf(p int) float64 {
 	switch {
 	case !f.apart(p):
-		return turnHop
+		return 0
 	case f.lines.hop == 0: // not measured in time
 		return nearLines.hop
 	}

@@ -587,3 +587,42 @@ func TestPredictHops(t *testing.T) {
 		}
 	}
 }
+
+// A rank that shares its processor and waits for a flag runs when the processor has been switched to it: once in each round
+// of an operation of two ranks, and once for each of the pieces in which one passes data to the other.
+func TestPredictSwitches(t *testing.T) {
+	p := sampling.Defaults("shm")
+	for _, x := range []struct {
+		op       string
+		alg      algorithm
+		n        int
+		switches int
+	}{
+		{"barrier", algFlags, 0, 1},
+		{"barrier", algShared, 0, 1},
+		{"allreduce", algFlags, 8, 1},
+		{"allreduce", algShared, 8, 1},
+		{"bcast", algShared, 64 << 10, 4},
+	} {
+		c, err := callOf(x.op, x.n, 2)
+		require.NoError(t, err)
+		c.alg = x.alg
+		f := figuresOf(&p, true, memoryRates{})
+		f.procs = 1
+		took := f.estimate(c, 2, x.n)
+		f.procs, f.lines = 0, lineRates{hop: 1e-9}
+		work := 2 * f.estimate(c, 2, x.n) // at most: of both ranks, one after the other
+		require.GreaterOrEqual(t, took, float64(x.switches)*switchWork, "%+v", x)
+		require.Less(t, took, float64(x.switches+1)*switchWork+work+takeBackInTurns*float64(x.n), "%+v", x)
+	}
+
+	// The root of a scatter by areas writes what the other ranks have read; with single copies it writes nothing.
+	best := func(n int) string {
+		f := figuresOf(&p, true, memoryRates{})
+		f.procs = 2
+		c, err := callOf("scatter", n, 4)
+		require.NoError(t, err)
+		return f.predictions(c, 4, n)[0].Algorithm
+	}
+	require.Equal(t, "single", best(256<<10))
+}
