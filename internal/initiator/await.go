@@ -72,10 +72,10 @@ func (w *awaits) step() bool {
 		if w.next >= n-awaitTurn {
 			w.next = 0
 		}
-		ended = w.sweep(n-awaitTurn, n)
-		others := w.sweep(w.next, w.next+awaitTurn)
-		w.next += awaitTurn - others
-		ended += others
+		ended = w.sweep(w.next, w.next+awaitTurn) // first: the latest may leave a list too short for it
+		w.next += awaitTurn - ended
+		n -= ended
+		ended += w.sweep(n-awaitTurn, n)
 	}
 	if ended == 0 {
 		return false
