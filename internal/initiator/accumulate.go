@@ -306,9 +306,10 @@ func (s *server) serve(kind, slot int) {
 	if kind == noteRequest {
 		err = onesided.Serve(q.eng.memory, mem)
 	} else {
+		alone := onesided.IsAccumulate(mem)
 		ack.answer, err = q.link.groups.Serve(mem)
 		ack.local = fabric.SGE{Addr: fabric.Addr(mem), Len: ack.answer.Len, LKey: s.region.LKey()}
-		if s.over = err != nil && !onesided.IsAccumulate(mem); s.over {
+		if s.over = err != nil && !alone; s.over {
 			q.host.Refused(onesided.StatusOf(err).Err())
 		}
 	}

@@ -130,26 +130,42 @@ func TestNothingOvertakesPutsInGroups(t *testing.T) {
 	})
 }
 
-// A group that the target refuses ends as a refused put does: with the connection.
+// A group that the target refuses ends as a refused put or get does: with the connection, also if
+// it has fetched something before.
 func TestRefusedGroup(t *testing.T) {
-	a, b := pair(t, sim.Options{})
-	grouping(t, a)
-	o := pieces(a, Put, 4, 8, 16)
-	bad := pieces(a, Put, 4, 8, 1<<20)
-	_, err := a.do(t, o)
-	require.NoError(t, err)
-	_, err = a.do(t, bad)
-	require.ErrorIs(t, err, fabric.ErrRemoteAccess)
-	a.Prog.Do(func() {
-		require.ErrorIs(t, a.Queue.down, fabric.ErrRemoteAccess)
-		require.Zero(t, a.Queue.groups.open+a.Queue.groups.all)
-		require.False(t, a.held)
-	})
-	b.Prog.Do(func() { // what comes behind is not looked at
-		served := b.Queue.counts.Served
-		b.Queue.serving.serve(noteGroup, 0)
-		require.Equal(t, served, b.Queue.counts.Served)
-	})
+	for _, k := range []Kind{Put, Get} {
+		t.Run(k.String(), func(t *testing.T) {
+			a, b := pair(t, sim.Options{})
+			grouping(t, a)
+			_, err := a.do(t, pieces(a, k, 4, 8, 16))
+			require.NoError(t, err)
+			b.region.Bytes()[1] = 3 // looks like the header of an accumulate
+			bad := New(&a.Queue, k)
+			c := bad.Cursor()
+			addr, rkey := a.at(0)
+			c.AddLocal(onesided.Piece{Addr: fabric.Addr(a.region.Bytes()), Len: 64, Key: a.region.LKey(0)})
+			c.AddRemote(onesided.Piece{Addr: addr, Len: 56, Key: rkey})
+			c.AddRemote(onesided.Piece{Addr: addr + 1<<20, Len: 8, Key: rkey})
+			c.End()
+			_, err = a.do(t, bad)
+			require.ErrorIs(t, err, fabric.ErrRemoteAccess)
+			var down error
+			var open int
+			var held, over bool
+			var more uint64
+			a.Prog.Do(func() { down, open, held = a.Queue.down, a.Queue.groups.open+a.Queue.groups.all, a.held })
+			require.ErrorIs(t, down, fabric.ErrRemoteAccess)
+			require.Zero(t, open)
+			require.False(t, held)
+			b.Prog.Do(func() { // what comes behind is not looked at
+				served := b.Queue.counts.Served
+				b.Queue.serving.serve(noteGroup, 0)
+				over, more = b.Queue.serving.over, b.Queue.counts.Served-served
+			})
+			require.True(t, over)
+			require.Zero(t, more)
+		})
+	}
 }
 
 // A group that was posted ends with its connection, and lets messages go.

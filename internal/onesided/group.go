@@ -334,7 +334,7 @@ func (s *Server) get(slot []byte, n int) (size uint32, err error) {
 }
 
 // IsAccumulate reports whether the group in slot is an accumulate, of which a refusal has no
-// consequence for later requests.
+// consequence for later requests. After Serve slot may hold data instead.
 func IsAccumulate(slot []byte) bool { return slot[1] == groupAccumulate }
 
 // accumulate combines the elements in the first n bytes after the header with those at their
