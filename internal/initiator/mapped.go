@@ -252,9 +252,10 @@ const (
 	restPosted      // a part that cannot be executed on mapped memory now and is to be posted
 )
 
-// carries reports whether it is worth trying to execute o on mapped memory.
-func (m mapped) carries(o *Op) bool {
-	if m.Direct == nil || o.more == nil {
+// carries reports whether it is worth trying to execute o on mapped memory, and nothing that the
+// target executes must come before.
+func carries(q *Queue, o *Op) bool {
+	if q.mapped.Direct == nil || o.more == nil {
 		return false
 	}
 	switch o.kind {
@@ -263,7 +264,7 @@ func (m mapped) carries(o *Op) bool {
 	case Emulated:
 		return !o.more.head
 	}
-	return o.kind == Accumulate && o.more.acc.pos == 0
+	return o.kind == Accumulate && len(q.requests.begun) == 0
 }
 
 // carry executes o, which is next to be posted and which carries has accepted, as far as

@@ -99,7 +99,7 @@ func (q *Queue) postList(l *opList) bool {
 			}
 			continue
 		}
-		if q.groups.open == 0 && q.mapped.carries(l.head) {
+		if q.groups.open == 0 && carries(q, l.head) {
 			left := q.carry(l)
 			if left == restLater {
 				return true
@@ -292,7 +292,7 @@ func (c *chain) giveBack(q *Queue, took, n int) {
 func (c *chain) build(q *Queue, l *opList) int {
 	n := 0
 	c.used, c.pieces, c.puts = 0, 0, false
-	for o := l.head; o != nil && n < maxChain && !q.stops(o) && (n == 0 || !q.mapped.carries(o)); o = o.next {
+	for o := l.head; o != nil && n < maxChain && !q.stops(o) && (n == 0 || !carries(q, o)); o = o.next {
 		if o.more != nil && !o.more.head && o.kind != Emulated {
 			var whole bool
 			if n, whole = c.buildMore(q, o, n); !whole || c.puts {

@@ -201,3 +201,56 @@ func TestMemoryIsClosedBetweenTurns(t *testing.T) {
 		})
 	}
 }
+
+// veiled maps no memory while it is on.
+type veiled struct {
+	fabric.Direct
+	on bool
+}
+
+func (v *veiled) Reach(need fabric.Access, rkey uint32, addr uint64, n int) []byte {
+	if v.on {
+		return nil
+	}
+	return v.Direct.Reach(need, rkey, addr, n)
+}
+
+// An accumulate on memory that has been mapped meanwhile does not overtake those that the target
+// executes.
+func TestAccumulatesKeepTheirOrderWhenMemoryIsMapped(t *testing.T) {
+	a, b, there := mappedPair(t, false)
+	k := there.Key()
+	replace := func(v uint64) *Op {
+		o := New(&a.Queue, Accumulate)
+		o.Remote(k.Addr, k.RKeys[0])
+		o.Combine(binary.NativeEndian.AppendUint64(nil, v), onesided.Request{Op: onesided.Replace, Type: onesided.Uint64, Ref: k.Ref, Addr: k.Addr})
+		return o
+	}
+	v := &veiled{on: true}
+	a.Prog.Do(func() { v.Direct, a.Queue.mapped.Direct = a.Queue.mapped.Direct, v })
+	_, err := a.do(t, replace(1)) // makes slots
+	require.NoError(t, err)
+	first, second, third := replace(2), replace(3), replace(4)
+	b.Prog.Do(func() { // b serves nothing meanwhile
+		a.Prog.Do(func() {
+			first.Start()
+			a.Queue.post()
+			v.on = false
+			second.Start()
+			a.Queue.post()
+		})
+	})
+	for _, o := range []*Op{first, second} {
+		require.NoError(t, a.Prog.Wait(testutil.Context(t, testutil.Limit), &o.Waiter))
+		require.NoError(t, o.Err)
+	}
+	require.EqualValues(t, 3, onesided.Load64(there.Bytes()))
+	var done bool
+	a.Prog.Do(func() {
+		third.Start()
+		a.Queue.post()
+		done = third.Done()
+	})
+	require.True(t, done, "nothing is in its way")
+	require.EqualValues(t, 4, onesided.Load64(there.Bytes()))
+}
