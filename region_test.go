@@ -42,11 +42,13 @@ func TestRegionStaysWhileItIsUsed(t *testing.T) {
 			require.NoError(t, err)
 			var reqs []Request
 			for i := range 20 {
-				switch b := r.Slice(i*4096, 4000); round % 3 {
+				switch b := r.Slice(i*4096, 4000); round % 4 {
 				case 0:
 					reqs = append(reqs, p.Get(b, k.At(0)))
 				case 1:
 					reqs = append(reqs, p.GetV([]Buffer{b}, []Span{k.Slice(0, 2000), k.Slice(4000, 2000)}))
+				case 2: // which is copied to that memory at the end
+					reqs = append(reqs, p.GetBytes(r.Bytes()[i*4096:][:4000], k.At(0)))
 				default:
 					reqs = append(reqs, p.GetStrided(b, k.At(0), Shape2D(100, 20, 40, 60)))
 				}
@@ -57,6 +59,9 @@ func TestRegionStaysWhileItIsUsed(t *testing.T) {
 				require.NoError(t, WaitAll(ctx, reqs...), "nothing was taken from under them")
 				require.NoError(t, r.Close())
 			} else {
+				for _, x := range reqs {
+					require.True(t, x.Done(), "closed while it is used")
+				}
 				require.NoError(t, WaitAll(ctx, reqs...), "they were complete")
 			}
 			require.NoError(t, r.Close())

@@ -186,7 +186,7 @@ func (o *Op) Recycle() {
 func (o *Op) uses(lo, hi uint64) bool {
 	a := o.sge.Addr
 	return a < hi && lo < a+uint64(o.sge.Len) || o.more != nil &&
-		(o.more.cur.Uses(lo, hi) || fabric.Overlaps(o.more.acc.src, lo, hi) || fabric.Overlaps(o.more.acc.old, lo, hi))
+		(o.more.cur.Uses(lo, hi) || fabric.Overlaps(o.more.user.mem, lo, hi) || fabric.Overlaps(o.more.acc.src, lo, hi) || fabric.Overlaps(o.more.acc.old, lo, hi))
 }
 
 // after returns the phase of o that follows ph.
