@@ -182,7 +182,7 @@ func (b *Batch) sendable() error {
 	switch {
 	case b.err != nil:
 		return b.err
-	case !b.req.Done():
+	case b.req.inFlight():
 		return ErrInUse
 	}
 	for _, r := range b.regions {

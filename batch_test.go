@@ -568,6 +568,50 @@ func TestListsInFlightAreRefused(t *testing.T) {
 	})
 }
 
+// So is one whose request has been given up; the callback may post it again.
+func TestListsGivenUpInFlightAreRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, testutil.Limit)
+		es := open(t, 2, fabric)
+		mem, keys := share(t, es, 4096)
+		p, back := es[0].Peer(1), es[1].Peer(0)
+		messages, puts := p.Batch(), p.Batch()
+		puts.Put(keys[1].At(0), mem[0].Slice(0, 8))
+		for _, b := range []*Batch{messages, puts} {
+			b.Add(2, make([]byte, 8<<20)) // waits for its receive
+		}
+		var one, all RecvBatch
+		one.Add(1, make([]byte, 8))
+		all.Add(1, make([]byte, 8))
+		take := func() Request { return back.RecvTag(2, make([]byte, 8<<20)).Request }
+		give := func() Request { return back.SendTag(1, []byte("x")) }
+		for name, c := range map[string]struct{ post, end func() Request }{
+			"messages":          {messages.Send, take},
+			"messages and puts": {puts.Send, take},
+			"receives":          {func() Request { return one.Recv(p) }, give},
+			"receives from any": {func() Request { return all.RecvAny(es[0]) }, give},
+		} {
+			ended := make(chan error, 2)
+			c.post().Then(func(err error) {
+				c.post().Then(func(err error) { ended <- err })
+				ended <- err
+			})
+			refused := c.post()
+			require.True(t, refused.Done(), name)
+			require.ErrorIs(t, refused.Wait(ctx), ErrInUse, name)
+			for range 2 {
+				require.NoError(t, c.end().Wait(ctx), name)
+				select {
+				case err := <-ended:
+					require.NoError(t, err, name)
+				case <-ctx.Done():
+					t.Fatal(name)
+				}
+			}
+		}
+	})
+}
+
 // A batch that is sent again repeats its messages, as its puts and gets, with what their
 // memory then holds, in every mode; also from a rank to itself.
 func TestBatchIsSentAgain(t *testing.T) {

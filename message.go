@@ -378,7 +378,7 @@ func (b *RecvBatch) Reset() {
 // Recv posts the receives for messages of p. It does not allocate.
 // Hot path.
 func (b *RecvBatch) Recv(p *Peer) Request {
-	if !b.req.Done() {
+	if b.req.inFlight() {
 		return p.refuse(hub.RecvSeveral.String(), ErrInUse)
 	}
 	b.req = p.message(p.msg.NewRecvBatch(&b.b))
@@ -388,7 +388,7 @@ func (b *RecvBatch) Recv(p *Peer) Request {
 // RecvAny posts the receives for messages of any peer. It does not allocate.
 // Hot path.
 func (b *RecvBatch) RecvAny(e *Engine) Request {
-	if !b.req.Done() {
+	if b.req.inFlight() {
 		return newRefusal(e, &PeerError{Rank: AnyRank, Op: hub.RecvSeveral.String(), Err: ErrInUse})
 	}
 	b.req = e.messageAny(e.proto.hub.NewAnyBatch(&b.b))

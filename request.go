@@ -86,6 +86,9 @@ func (r Request) Done() bool {
 	return r.op == nil || r.op.Gen() != r.gen() || r.op.Done()
 }
 
+// inFlight reports whether the operation has not ended, also if the request is used up.
+func (r Request) inFlight() bool { return r.op != nil && r.op.InFlight(r.gen()) }
+
 func (r Request) wait(ctx context.Context, m *Envelope) (uint64, error) {
 	switch {
 	case r.refused():

@@ -29,7 +29,7 @@ type Work interface {
 // then to the goroutine that waits or, if there is none, to its pool.
 type Operation struct {
 	progress.Waiter
-	gen    atomic.Uint32 // number of the present use
+	gen    atomic.Uint32 // number of the present use, even; odd from Then to the end of that use
 	polled bool          // a wait may end by Work.Poll
 	next   *Operation    // in the inbox
 	spent  *Budget       // the budget that counts it until it ends
@@ -59,6 +59,13 @@ func (o *Operation) Work() Work { return o.work }
 // Gen returns the number of the present use.
 func (o *Operation) Gen() uint32 { return o.gen.Load() }
 
+// InFlight reports whether use gen has not ended, also if Then has used its requests up. Any
+// goroutine may call it.
+func (o *Operation) InFlight(gen uint32) bool {
+	now := o.Gen()
+	return now == gen && !o.Done() || now == gen+1
+}
+
 // Poller returns the Poller for a wait for o, or nil.
 func (o *Operation) Poller() progress.Poller {
 	if !o.polled {
@@ -72,7 +79,7 @@ func (o *Operation) Describe() (op string, rank int) { return o.work.Describe() 
 
 // Claim uses up the requests of use gen; the caller may then read the result, before
 // Release. It returns false if another goroutine has claimed it.
-func (o *Operation) Claim(gen uint32) bool { return o.gen.CompareAndSwap(gen, gen+1) }
+func (o *Operation) Claim(gen uint32) bool { return o.gen.CompareAndSwap(gen, gen+2) }
 
 // Release returns an operation whose requests are used up to its pool.
 // Hot path.
@@ -93,7 +100,7 @@ func (o *Operation) Release() {
 
 // Drop ends this use of o: its requests are used up, and it returns to its pool.
 func (o *Operation) Drop() {
-	o.gen.Add(1)
+	o.gen.Add(2 - o.gen.Load()&1)
 	o.Release()
 }
 

@@ -96,9 +96,11 @@ func TestOperationGivenUp(t *testing.T) {
 			w.Then(f)
 			if !before {
 				require.Empty(t, log)
+				require.True(t, w.InFlight(gen))
 				w.Finish()
 			}
 			require.NotEqual(t, gen, w.Gen())
+			require.False(t, w.InFlight(gen))
 			require.Equal(t, []string{"recycle a"}, log)
 			require.NoError(t, w.Err)
 			if callback {
