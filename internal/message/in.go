@@ -70,7 +70,7 @@ type inState struct {
 	tries   uint8 // times that it was advertised
 	matched bool  // a message took it
 	ended   bool  // its result is known; only the answer to its advertisement is missing
-	cancel  bool  // withdrawn: to be canceled when the peer has returned it
+	cancel  bool  // withdrawn: to be canceled when the peer has returned it, or its message is lost
 	owed    bool  // advertised, and the peer has to answer now
 	plain   bool  // copies messages of the ring, with no other options
 	shared  bool  // on the list for several channels
@@ -321,10 +321,11 @@ func (s *Shared) Post(in *In) {
 }
 
 // Cancel removes a receive from the list, without completing it. It returns false if the
-// receive is not listed.
+// receive is not listed: it ends with its message, or with ErrCanceled if that is lost.
 func (s *Shared) Cancel(in *In) bool {
 	s.changed++
-	return s.posted.cancel(in)
+	in.cancel = !s.posted.cancel(in)
+	return !in.cancel
 }
 
 // rivals reports whether the list holds a receive that precedes in and may take a message

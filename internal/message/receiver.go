@@ -299,16 +299,19 @@ func (r *receiver) lose(in *In) {
 }
 
 // endLost ends a receive whose message was lost. A receive from any of several channels
-// returns to its place: others may have a message for it.
+// returns to its place, unless it was withdrawn: others may have a message for it.
 func (r *receiver) endLost(in *In) {
-	if s := r.shared; in.shared && s.Again != nil {
+	switch s := r.shared; {
+	case !in.shared || s.Again == nil:
+		r.received(in, in.tag, 0, r.err)
+	case in.cancel:
+		r.received(in, in.tag, 0, ErrCanceled)
+	default:
 		r.pins.release(&in.pin)
 		if in.away {
 			s.stay(in)
 		}
 		in.inState = inState{}
 		s.Again(in)
-		return
 	}
-	r.received(in, in.tag, 0, r.err)
 }

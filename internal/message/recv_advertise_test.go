@@ -326,6 +326,45 @@ func TestAdvertBehindReceivesThatReturn(t *testing.T) {
 	require.Zero(t, shared.away.n)
 }
 
+// A receive from any peer that is withdrawn while its message is on its way ends if that is
+// lost. The others return to their places.
+func TestWithdrawnReceiveDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	shared := &Shared{}
+	shared.Again = shared.Post
+	a, b := pair(t, simLinks(sim.Options{Seed: 1, MaxDelay: 60}), 1<<16, Options{Policy: policies["table"]}, Options{From: 1, Shared: shared})
+	var sent note
+	var got [2]note
+	var ins [2]*In
+	for i := range ins {
+		ins[i] = &In{Buf: make([]byte, 1<<15), Tag: 5, Done: &got[i], Order: shared.Order()}
+		require.False(t, b.ch.Offer(ins[i]))
+		shared.Post(ins[i])
+	}
+	a.send(0, 1<<15, 5, &sent) // announced: the first one fetches it
+	a.send(1<<15, 50, 5, &sent)
+	for b.ch.next < 3 {
+		turns(t, 1, a, b)
+	}
+	require.Zero(t, shared.Len())
+	require.False(t, shared.Cancel(ins[0]))
+	require.Zero(t, got[0].n+got[1].n)
+	require.NoError(t, a.ep.Close())
+	for range 200 {
+		_ = b.turn()
+	}
+	require.NoError(t, b.ep.Close())
+	for range 50 {
+		b.poll()
+	}
+	b.ch.Sever(fabric.ErrPeerGone)
+	require.Equal(t, 1, got[0].n)
+	require.ErrorIs(t, got[0].err, ErrCanceled)
+	require.Zero(t, got[1].n)
+	require.Equal(t, 1, shared.Len())
+	require.Zero(t, shared.away.n)
+}
+
 // Nor when the channel ends: only when the peer cannot reach the memory.
 func TestFailureKeepsAdvertised(t *testing.T) {
 	t.Parallel()
