@@ -188,13 +188,15 @@ func TestAnswer(t *testing.T) {
 	for n := range b {
 		require.ErrorIs(t, got.parse(b[:n], &h), errNotHello)
 	}
-	for _, e := range []end{endClosed, end(fabric.StatusRemoteAccess)} {
+	for _, e := range []end{endClosed, end(fabric.StatusRemoteAccess), endLate | end(fabric.StatusRemoteAccess)} {
 		want.end = e
 		require.NoError(t, got.parse(want.append(nil), &h))
 		require.Equal(t, want, got)
 		require.Equal(t, byte(e), want.append(nil)[6])
 	}
-	for what, bad := range map[string]answer{"unknown": {end: 2}, "no refusal": {end: end(fabric.StatusPeerGone)}} {
+	for what, bad := range map[string]answer{
+		"unknown": {end: 2}, "no refusal": {end: end(fabric.StatusPeerGone)}, "late": {end: endLate}, "closed late": {end: endLate | endClosed},
+	} {
 		bad.crypt, bad.attempt = CryptAuth, h.attempt
 		require.ErrorIs(t, got.parse(bad.append(nil), &h), errNotHello, what)
 	}

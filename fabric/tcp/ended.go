@@ -39,16 +39,18 @@ func bury(e *endpoint) {
 	if !e.resumes {
 		return
 	}
-	how := endClosed
-	if e.resp.refused && e.resp.status != fabric.StatusOK {
-		how = end(e.resp.status)
+	how, did := endClosed, tallyOf(e)
+	if p := &e.resp; p.refused && p.status != fabric.StatusOK {
+		if how = end(p.status); p.at != did.executed {
+			how, did.answered = how|endLate, p.at
+		}
 	}
 	for len(l.ended) > 0 && (len(l.ended) >= maxEnded || now.After(l.ended[0].until)) {
 		l.ended = l.ended[1:]
 	}
 	l.ended = append(l.ended, ended{
 		nonce: e.nonce, peer: e.peer.nonce, token: e.token, theirs: e.peer.token,
-		end: how, tally: tallyOf(e), until: now.Add((remakeTimes + 2) * e.peerTimeout),
+		end: how, tally: did, until: now.Add((remakeTimes + 2) * e.peerTimeout),
 	})
 }
 

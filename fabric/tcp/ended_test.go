@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"testing"
@@ -127,49 +128,57 @@ func TestRefusalsAreNotLost(t *testing.T) {
 }
 
 // Reads whose region is closed before they are answered are refused, with what is behind them: also a
-// request that was refused before, and on a connection that replaces a lost one.
+// request that was refused before, and on a connection that replaces a lost one, or by what is kept of an
+// endpoint that was closed since.
 func TestRefusedReadsAreNotLost(t *testing.T) {
 	for name, behind := range map[string]func(a *host, w *fabric.WR){
 		"write": func(_ *host, w *fabric.WR) { w.Op = fabric.OpWrite; w.RKey++ },
 		"read":  func(_ *host, w *fabric.WR) { w.RKey++ },
 		"none":  nil,
 	} {
-		t.Run(name, func(t *testing.T) {
-			a, b := patient(t)
-			a.got = nil
-			reg, err := b.l.Alloc(4096, fabric.AccessAll)
-			require.NoError(t, err)
-			var wrs []fabric.WR
-			for i := range 4 {
-				w := a.write(8*i, 8, reg.Key(), fabric.FlagSignaled)
-				w.ID, w.Op = uint64(i+1), fabric.OpRead
-				wrs = append(wrs, w)
-			}
-			if behind != nil {
-				behind(a, &wrs[3])
-			}
-			require.NoError(t, unix.Shutdown(b.ep.sock.fd, unix.SHUT_WR)) // the refusal is not sent
-			n, err := a.ep.Post(wrs)
-			require.NoError(t, err)
-			require.Equal(t, 4, n)
-			p := &b.ep.resp
-			until(t, "all have arrived", func() bool { b.ep.receive(); return p.replies.tail-p.replies.head == 4 || p.refused })
-			require.Equal(t, behind != nil, p.refused)
-			require.NoError(t, reg.Close())
-			until(t, "the refusal is lost", func() bool { n, _ := b.ep.Outages(); return n > 0 }, b)
-			require.True(t, p.refused)
-			until(t, "both are down", func() bool { return a.ep.Err() != nil && b.ep.Err() != nil }, a, b)
-			require.ErrorIs(t, a.ep.Err(), fabric.ErrRemoteAccess)
-			require.ErrorIs(t, b.ep.Err(), fabric.ErrRemoteAccess)
-			a.poll()
-			for i, w := range wrs {
-				c := fabric.Completion{ID: w.ID, EP: a.ep.id, Op: w.Op, Status: fabric.StatusFlushed}
-				if i == 0 {
-					c.Status = fabric.StatusRemoteAccess
+		for _, closes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s closes=%t", name, closes), func(t *testing.T) {
+				a, b := patient(t)
+				a.got = nil
+				reg, err := b.l.Alloc(4096, fabric.AccessAll)
+				require.NoError(t, err)
+				var wrs []fabric.WR
+				for i := range 4 {
+					w := a.write(8*i, 8, reg.Key(), fabric.FlagSignaled)
+					w.ID, w.Op = uint64(i+1), fabric.OpRead
+					wrs = append(wrs, w)
 				}
-				require.Contains(t, a.got, c)
-			}
-		})
+				if behind != nil {
+					behind(a, &wrs[3])
+				}
+				require.NoError(t, unix.Shutdown(b.ep.sock.fd, unix.SHUT_WR)) // the refusal is not sent
+				n, err := a.ep.Post(wrs)
+				require.NoError(t, err)
+				require.Equal(t, 4, n)
+				p := &b.ep.resp
+				until(t, "all have arrived", func() bool { b.ep.receive(); return p.replies.tail-p.replies.head == 4 || p.refused })
+				require.Equal(t, behind != nil, p.refused)
+				require.NoError(t, reg.Close())
+				until(t, "the refusal is lost", func() bool { n, _ := b.ep.Outages(); return n > 0 }, b)
+				require.True(t, p.refused)
+				if closes {
+					require.NoError(t, b.ep.Close())
+					until(t, "down", func() bool { return a.ep.Err() != nil }, a)
+				} else {
+					until(t, "both are down", func() bool { return a.ep.Err() != nil && b.ep.Err() != nil }, a, b)
+					require.ErrorIs(t, b.ep.Err(), fabric.ErrRemoteAccess)
+				}
+				require.ErrorIs(t, a.ep.Err(), fabric.ErrRemoteAccess)
+				a.poll()
+				for i, w := range wrs {
+					c := fabric.Completion{ID: w.ID, EP: a.ep.id, Op: w.Op, Status: fabric.StatusFlushed}
+					if i == 0 {
+						c.Status = fabric.StatusRemoteAccess
+					}
+					require.Contains(t, a.got, c)
+				}
+			})
+		}
 	}
 }
 

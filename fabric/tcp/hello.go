@@ -131,14 +131,21 @@ func (h *hello) parse(b []byte) error {
 }
 
 // end says in an answer how the endpoint of its sender has ended: 0 if it has not, endClosed, or the
-// fabric.Status with which it has refused a request, the one that follows those that are executed.
+// fabric.Status with which it has refused a request: the one that follows those that are executed
+// or, with endLate, a read that had been accepted, whose number is in the place of tally.answered.
 type end uint8
 
-const endClosed end = 1
+const (
+	endClosed end = 1
+	endLate   end = 1 << 7
+)
+
+// status returns the status of the refused request.
+func (x end) status() fabric.Status { return fabric.Status(x &^ endLate) }
 
 // known reports whether x is one of the ends.
 func (x end) known() bool {
-	switch fabric.Status(x) {
+	switch x.status() {
 	case fabric.StatusRemoteAccess, fabric.StatusRemoteInvalid, fabric.StatusRemoteOp:
 		return true
 	}

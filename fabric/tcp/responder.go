@@ -23,6 +23,7 @@ type responder struct {
 	resumes bool          // the peer may request reads once more
 	refused bool          // a request was refused: execute no more
 	status  fabric.Status // of the refused request
+	at      uint32        // its number
 	skew    uint32        // reads and atomics accepted, less replies.tail: one that is refused on arrival is none, and a refusal may replace some
 
 	// The write whose payload is received on the first connection.
@@ -34,7 +35,7 @@ type responder struct {
 
 // refuse answers the current request with a refusal and executes no further one.
 func (p *responder) refuse(seq uint32, st fabric.Status) {
-	p.refused, p.status = true, st
+	p.refused, p.status, p.at = true, st, seq
 	p.skew--
 	p.replies.push(reply{kind: replyNak, seq: seq, status: st})
 }

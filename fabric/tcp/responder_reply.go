@@ -86,7 +86,7 @@ func (p *responder) put() bool {
 // replace makes d, the oldest reply due, a refusal: also for a connection that replaces this one. It
 // replaces those after it as well, whose requests stay accepted.
 func (p *responder) replace(d *reply, st fabric.Status) {
-	p.refused, p.status = true, st
+	p.refused, p.status, p.at = true, st, d.seq
 	*d = reply{kind: replyNak, seq: d.seq, status: st}
 	last := p.replies.head + 1
 	p.skew += p.replies.tail - last

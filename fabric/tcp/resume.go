@@ -356,8 +356,12 @@ func (q *requester) ended(x *endedError) *failure {
 	if f := q.retire(); f != nil {
 		return f
 	}
-	if x.end != endClosed && q.head == x.executed && q.head != q.tail {
-		st := fabric.Status(x.end)
+	refused := x.executed
+	if x.end&endLate != 0 {
+		refused = x.answered
+	}
+	if x.end != endClosed && q.head == refused && q.head != q.tail {
+		st := x.end.status()
 		return &failure{status: st, cause: fmt.Errorf("tcp: %w", st.Err())}
 	}
 	return &failure{status: fabric.StatusPeerGone, cause: errHungUp}
