@@ -123,3 +123,24 @@ func TestLeaveBeforeTable(t *testing.T) {
 		}
 	}
 }
+
+// A rank that has left stays lost when the event of its connection is handled later.
+func TestLeaveBeforeEvent(t *testing.T) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		es := job(t, 2, fabric)
+		ctx := testutil.Context(t, testutil.Limit)
+		ts := worlds(t, es)
+		each(t, ts, func(_ int, team *Team) error { return Barrier(ctx, team) })
+		require.NoError(t, es[0].Close())
+		s := ts[1].t.s
+		lost := func() (err error) {
+			testutil.Holding(&s.mu, func() { err = s.lost[0] })
+			return err
+		}
+		testutil.Eventually(t, testutil.Limit, func() bool { return lost() != nil }, "the end of rank 0")
+		s.found(0)
+		require.ErrorIs(t, lost(), rma.ErrPeerGone)
+		_, err := New(ctx, es[1], []int{1, 0}, "pair")
+		require.ErrorIs(t, err, rma.ErrPeerGone)
+	})
+}

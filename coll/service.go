@@ -238,11 +238,8 @@ func (s *service) close() {
 func (s *service) watch(ctx context.Context) {
 	lost := map[int]int{}
 	for ev := range s.eng.Watch(ctx) {
-		if ev.State == rma.PeerUp {
-			s.mu.Lock()
-			delete(s.lost, ev.Rank)
-			s.shrinkWith(ev.Rank)
-			s.unlock()
+		if ev.State < rma.PeerDown {
+			s.found(ev.Rank)
 		}
 		if ev.Lost > lost[ev.Rank] {
 			lost[ev.Rank] = ev.Lost
@@ -251,6 +248,17 @@ func (s *service) watch(ctx context.Context) {
 			}
 			s.lose(ev.Rank, cmp.Or(ev.Err, rma.ErrFlushed), ev.State >= rma.PeerDown)
 		}
+	}
+}
+
+// found records that there is a connection with a rank, of which an event has told. It may have been lost since then:
+// what Gone has recorded, on another goroutine, stays.
+func (s *service) found(rank int) {
+	s.mu.Lock()
+	defer s.unlock()
+	if rma.StateOf(s.eng.Peer(rank)).State < rma.PeerDown {
+		delete(s.lost, rank)
+		s.shrinkWith(rank)
 	}
 }
 
