@@ -235,7 +235,13 @@ func (t *Team) Split(ctx context.Context, color, key int) (*Team, error) {
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[3*a+1], all[3*b+1]) })
 	ranks, numbers := make([]int, len(members)), make([]uint32, len(members))
 	for i, r := range members {
-		ranks[i], numbers[i] = t.t.ranks[r], uint32(all[3*r+2])
+		ranks[i] = t.t.ranks[r]
+		n := all[3*r+2]
+		if n < 1 || n > lowBits {
+			failed = cmp.Or[error](failed, &rma.PeerError{Rank: ranks[i], Op: "team", Err: ErrProtocol})
+			n = lowBits // it has no such team
+		}
+		numbers[i] = uint32(n)
 	}
 	made, err := t.t.s.complete(sub, ranks, numbers)
 	if failed != nil {

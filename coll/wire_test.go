@@ -416,3 +416,22 @@ func TestLiesAboutFigures(t *testing.T) {
 		})
 	}
 }
+
+// A rank that brings no number of a team to a Split fails it on the others.
+func TestSplitLies(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	for _, number := range []int64{-1, 0, lowBits + 1} {
+		ts := worlds(t, job(t, 2, "shm"))
+		each(t, ts, func(r int, team *Team) error {
+			if r == 1 {
+				return errors.Join(Allgather(ctx, team, []int64{0, 0, number}, make([]int64, 6)), Barrier(ctx, team))
+			}
+			sub, err := team.Split(ctx, 0, 0)
+			if pe := (*rma.PeerError)(nil); sub != nil || !errors.Is(err, ErrProtocol) || !errors.As(err, &pe) || pe.Rank != 1 {
+				return fmt.Errorf("number %d: %v, %w", number, sub, err)
+			}
+			return nil
+		})
+		each(t, ts, func(_ int, team *Team) error { return conform(ctx, team, 1, 3, 1) })
+	}
+}
