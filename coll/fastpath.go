@@ -137,8 +137,7 @@ func startFast(t *Team, o *operation) *Request {
 		return refused(err)
 	}
 	o.flag, o.pc = flag, pc
-	c.launch(o, plan.call.alg, t.waits)
-	if t.waits {
+	if flag = c.launch(o, plan.call.alg, t.waits); flag > 0 && t.waits {
 		b.spin(flag)
 	}
 	return r

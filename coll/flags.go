@@ -241,6 +241,9 @@ func (b *board) begin(o *operation, spins bool) {
 	o.mu.Lock()
 	o.begun = true
 	o.posted++
+	if spins {
+		b.spinning++
+	}
 	if b.dead.Load() {
 		b.mu.Unlock()
 		o.posted--
@@ -248,9 +251,6 @@ func (b *board) begin(o *operation, spins bool) {
 		return
 	}
 	o.mu.Unlock()
-	if spins {
-		b.spinning++
-	}
 	b.queue = append(b.queue, o)
 	if len(b.queue) > 1 {
 		b.mu.Unlock()

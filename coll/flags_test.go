@@ -314,3 +314,20 @@ func TestFlagsFromCallbacks(t *testing.T) {
 		}
 	})
 }
+
+// A call that finds the board dead leaves no goroutine behind that seems to look for its flag, so that one
+// which does is seen.
+func TestFlagsDead(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, job(t, 2, "shm"))
+	each(t, ts, func(_ int, team *Team) error { return settled(ctx, team, "barrier=flags") })
+	b := ts[0].t.board
+	b.dead.Store(true) // the team ends
+	o, _ := unlaunched(t, ts[0], arguments{problem: problem{call: call{kind: kindBarrier}, rank: 0, team: 2}}, algFlags)
+	flag := ts[0].t.launch(o, algFlags, true)
+	require.NotZero(t, flag)
+	b.spin(flag)
+	looking := 0
+	testutil.Holding(&b.mu, func() { looking = b.spinning })
+	require.Zero(t, looking)
+}
