@@ -85,5 +85,5 @@
 //	service.go    messages of an engine's teams; loss of ranks
 //	header.go     messages of operations; control.go messages about teams
 //
-// It imports the root package, logp, internal/cpu, internal/message, internal/offheap and internal/onesided.
+// It imports the root package, logp, internal/cpu, internal/message, internal/offheap, internal/onesided, internal/progress and internal/settings.
 package coll

@@ -4,6 +4,8 @@ import (
 	"crypto/subtle"
 	"reflect"
 	"sync/atomic"
+
+	prog "github.com/seed33544411/rma/internal/progress"
 )
 
 // Integer is the set of integers that reductions combine.
@@ -58,8 +60,8 @@ var opNames = [numOps]string{"", "Sum", "Prod", "Min", "Max", "And", "Or", "Xor"
 
 // Func returns the reduction by an application's function that is commutative and
 // associative. combine sets dst[i] to the combination of dst[i] and src[i] for all i; both
-// slices have the same length and do not overlap. It runs on goroutines of the engine and
-// must not wait for anything.
+// slices have the same length and do not overlap. It runs on goroutines of the engine and of callers, and
+// must not wait for anything. Its panic ends the process.
 func Func[T any](combine func(dst, src []T)) Op[T] {
 	return func() Operator[T] { return Operator[T]{code: opFunc, combine: combine} }
 }
@@ -206,11 +208,20 @@ func foldOf[T any](o *Operator[T], k reflect.Kind) folding {
 	case o.fold != nil:
 		return o.fold
 	case o.code >= opFunc:
-		return o.folding()
+		return ofApplication(o.folding())
 	}
 	f := o.folding()
 	foldings[o.code][k].Store(&f)
 	return f
+}
+
+// ofApplication returns f, which calls a function of the application: its panic ends the process, whoever
+// calls f, with the lock of a board or in the middle of a step.
+func ofApplication(f folding) folding {
+	return func(dst, src []byte, lower bool) {
+		defer prog.Crash()
+		f(dst, src, lower)
+	}
 }
 
 // unalignedMax is the size of the pieces in which memory is copied that a reduction cannot

@@ -1,13 +1,20 @@
 package coll
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -155,5 +162,58 @@ func combineAll[T comparable](t *testing.T, counts []int, f func(dst, src T) T) 
 				require.NoError(t, equals("combination of parts", wants, to), "%d, %d of %d", a, b, size)
 			}
 		}
+	}
+}
+
+// panickingChild is both ranks of a job. Rank 0 calls a function that panics, and recovers. The arguments are
+// the job's root, and which function.
+var panickingChild = testutil.NewChild("panicking", func(args []string, _ *bufio.Reader, out io.Writer) (err error) {
+	ts := make([]*Team, 2)
+	var g errgroup.Group
+	for r := range ts {
+		g.Go(func() error {
+			e, err := rma.Open(context.Background(), &rma.Config{
+				Job: &rma.Job{Rank: r, Size: 2, Root: args[0], Token: jobtest.Token}, Fabric: "tcp", Sampling: "off", SetupTimeout: testutil.Limit,
+			})
+			if err == nil {
+				ts[r], err = World(e)
+			}
+			if err == nil {
+				err = ts[r].Force("barrier=linear,allreduce=linear")
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	defer func() {
+		recover()
+		_, err = fmt.Fprintln(out, "recovered")
+	}()
+	switch args[1] {
+	case "reduction":
+		op := Func(func(_, _ []int64) { panic("from the reduction") })
+		StartAllreduce(ts[1], []int64{1}, []int64{0}, op)
+		for came := 0; came == 0; { // so that the call here reduces
+			testutil.Holding(&ts[0].t.mu, func() { came = len(ts[0].t.early) })
+			ts[0].t.eng.Progress()
+		}
+		StartAllreduce(ts[0], []int64{1}, []int64{0}, op)
+	case "end":
+		q := StartBarrier(ts[0])
+		q.Then(func(error) { panic("from the end") })
+		q.Cancel()
+	}
+	return nil
+})
+
+// A panic of a function of the application ends the process, in whichever goroutine: where it could be
+// recovered, other calls would hang.
+func TestPanicsEndTheProcess(t *testing.T) {
+	for _, function := range []string{"reduction", "end"} {
+		p := panickingChild.Start(t, jobtest.Serve(t, 2), function)
+		line, err := p.Out.ReadString('\n')
+		require.ErrorIs(t, err, io.EOF, "%s: %s", function, line)
 	}
 }

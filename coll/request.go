@@ -94,7 +94,8 @@ func (r *Request) Done() bool {
 
 // Then calls f once with the operation's error when the operation is complete: on the
 // goroutine that then drives the engine or, if the operation is complete already, on this
-// one before Then returns. f must not wait for anything; it may start operations.
+// one before Then returns. f must not wait for anything; it may start operations. Its panic ends the
+// process, unless the operation is complete already.
 func (r *Request) Then(f func(error)) {
 	r.mu.Lock()
 	if !r.ended {

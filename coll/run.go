@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/seed33544411/rma"
+	prog "github.com/seed33544411/rma/internal/progress"
 )
 
 // operation is one operation of a team, in flight or over. Its steps are run by whoever
@@ -204,8 +205,14 @@ func (o *operation) drive() {
 		o.t.reuse(o)
 	}
 	for _, f := range then {
-		f(err)
+		callBack(f, err)
 	}
+}
+
+// callBack calls a function of Request.Then: its panic ends the process, also if it is in a call for another request.
+func callBack(f func(error), err error) {
+	defer prog.Crash()
+	f(err)
 }
 
 // needs reports whether the operation waits for a message of a peer that has not come.

@@ -280,7 +280,7 @@ func (e *Engine) Progress() bool {
 	if !e.tryLock(ownerApp) {
 		return false
 	}
-	defer crash()
+	defer Crash()
 	e.drives++
 	busy := e.pollOnce()
 	e.release()
@@ -298,7 +298,7 @@ func (e *Engine) Do(f func()) {
 		}
 	}
 	e.want.Add(-1)
-	defer crash()
+	defer Crash()
 	f()
 	e.release()
 }

@@ -79,7 +79,7 @@ func (e *Engine) WaitPolling(ctx context.Context, w *Waiter, l Poller) error {
 	if e.await(ctx, &a, l); w.Done() {
 		return nil
 	}
-	defer crash()
+	defer Crash()
 	return e.park(ctx, w)
 }
 
@@ -101,7 +101,7 @@ func (a *aim) done() bool {
 
 // await drives the links, or contends for them, or naps, until a is done or the caller should park.
 func (e *Engine) await(ctx context.Context, a *aim, l Poller) {
-	defer crash()
+	defer Crash()
 	naps := newNapper(e)
 	for tries := 0; !a.done(); {
 		if e.tryLock(ownerApp) {
@@ -139,11 +139,11 @@ func (e *Engine) await(ctx context.Context, a *aim, l Poller) {
 	}
 }
 
-// crash, deferred by what drives the links, ends the process if it panics: a callback of the
-// application has, or its context is nil. On the progress goroutine that ends the process anyway. A
-// caller that recovered the panic, as servers of net/http do, would leave behind an engine that is
-// owned for ever, in which all later calls hang.
-func crash() {
+// Crash ends the process if the function that defers it panics: one that drives the links, or calls a function of
+// the application with locks held. A callback of the application has panicked, or its context is nil. On the
+// progress goroutine that ends the process anyway. A caller that recovered the panic, as servers of net/http do,
+// would leave behind an engine that is owned, or a lock that is held, for ever: all later calls would hang.
+func Crash() {
 	if p := recover(); p != nil {
 		go panic(fmt.Sprintf("%v\n\nin a goroutine that drove an rma engine, where it cannot be recovered:\n%s", p, debug.Stack()))
 		select {} // until the process has ended

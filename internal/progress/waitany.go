@@ -47,7 +47,7 @@ func (e *Engine) WaitAny(ctx context.Context, start int, ws Waiters) (int, error
 	if i := ws.done(start); i >= 0 {
 		return i, nil
 	}
-	defer crash() //hot:allow once for several operations
+	defer Crash() //hot:allow once for several operations
 	return e.parkAny(ctx, start, ws)
 }
 
