@@ -24,7 +24,8 @@ type events struct {
 	waking event.Event
 	alone  *event.Set // of waking
 
-	once     sync.Once
+	mu       sync.RWMutex // no wake-up uses a descriptor that is closed, which may be another file's
+	closed   bool
 	closeErr error
 }
 
@@ -78,10 +79,21 @@ func (ev *events) clear(s *event.Set) {
 	}
 }
 
-// wake makes wait return, now or the next time.
-func (ev *events) wake() { ev.waking.Set() }
+// wake makes wait return, now or the next time. It has no effect after close.
+func (ev *events) wake() {
+	ev.mu.RLock()
+	defer ev.mu.RUnlock()
+	if !ev.closed {
+		ev.waking.Set()
+	}
+}
 
 func (ev *events) close() error {
-	ev.once.Do(func() { ev.closeErr = errors.Join(ev.set.Close(), ev.alone.Close(), ev.waking.Close()) })
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	if !ev.closed {
+		ev.closed = true
+		ev.closeErr = errors.Join(ev.set.Close(), ev.alone.Close(), ev.waking.Close())
+	}
 	return ev.closeErr
 }

@@ -129,3 +129,23 @@ func TestLongWaitsPark(t *testing.T) {
 	w.Finish()
 	require.NoError(t, end())
 }
+
+// A wake-up that comes late uses no descriptor that is closed: its number may be another file's by then.
+func TestWakeAfterClose(t *testing.T) {
+	if !testutil.Alone(t) {
+		return
+	}
+	ev, err := newEvents(nil)
+	require.NoError(t, err)
+	fd := ev.waking.FD()
+	require.NoError(t, ev.close())
+	other, err := event.New()
+	require.NoError(t, err)
+	require.Equal(t, fd, other.FD(), "the lowest number that is free")
+	ev.wake()
+	set, err := event.Wait(other.FD(), 0)
+	require.NoError(t, err)
+	require.False(t, set)
+	require.NoError(t, other.Close())
+	require.NoError(t, ev.close(), "again")
+}
