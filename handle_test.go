@@ -1,9 +1,12 @@
 package rma
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"sync"
@@ -595,4 +598,29 @@ func TestHandleManyOptions(t *testing.T) {
 	es := open(t, 1, "shm")
 	_, err := HandleMany(es[0], HandlerOptions{Workers: -1}, nil)
 	require.Error(t, err)
+}
+
+// panicking is a job of one rank, whose handler panics in the call that sends it a message, and recovers.
+var panicking = testutil.NewChild("panicking", func(_ []string, _ *bufio.Reader, out io.Writer) error {
+	e, err := Open(context.Background(), &Config{Job: &Job{Size: 1}, Sampling: "off"})
+	if err != nil {
+		return err
+	}
+	if _, err := e.HandleWith(HandlerOptions{}, func(Envelope, [][]byte) { panic("from the handler") }); err != nil {
+		return err
+	}
+	defer func() {
+		recover()
+		_, _ = fmt.Fprintln(out, "recovered")
+	}()
+	e.Peer(0).Send([]byte{1})
+	select {} // another goroutine has called the handler
+})
+
+// A panic of a handler ends the process, also in a call that posts: where it could be recovered, all later calls
+// would hang.
+func TestPanicsEndTheProcess(t *testing.T) {
+	p := panicking.Start(t)
+	line, err := p.Out.ReadString('\n')
+	require.ErrorIs(t, err, io.EOF, line)
 }

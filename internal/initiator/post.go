@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -25,11 +26,18 @@ func (q *Queue) Post(o *Op) {
 		q.post()
 		if q.immediate && (q.inflight > 0 || q.own) {
 			if n := q.link.Poll(e.cs[:]); n > 0 {
-				e.opt.Protocol.Complete(q.index, e.cs[:n])
+				completed(e, q.index, e.cs[:n])
 			}
 		}
 	}
 	e.prog.Disown()
+}
+
+// completed handles completions that a post has polled.
+// Hot path.
+func completed(e *Engine, link int, cs []fabric.Completion) {
+	defer progress.Crash() //hot:allow a callback may panic
+	e.opt.Protocol.Complete(link, cs)
 }
 
 // Start implements pending.Work: the owner calls it to start o.

@@ -241,8 +241,14 @@ func (e *Engine) Kick() {
 	if !e.tryLock(ownerApp) {
 		return // the owner checks Pending after it has released the engine
 	}
-	step(e)
+	start(e)
 	e.release()
+}
+
+// start is step for a goroutine that posts, and might recover the panic of a callback.
+func start(e *Engine) {
+	defer Crash()
+	step(e)
 }
 
 // Own acquires ownership for a short time if it is free, in order to start work directly
@@ -341,7 +347,7 @@ func lend(e *Engine) (armed bool) {
 		if !e.proto.Pending() || over || !e.tryLock(ownerApp) {
 			return armed
 		}
-		step(e)
+		start(e)
 	}
 }
 

@@ -476,7 +476,8 @@ func TestNoDescriptors(t *testing.T) {
 // callback is a protocol that calls a function of the application, which panics.
 type callback struct{ nothing }
 
-func (callback) Step() bool { panic("from the callback") }
+func (callback) Pending() bool { return true }
+func (callback) Step() bool    { panic("from the callback") }
 
 var panicking = testutil.NewChild("panicking", func(args []string, _ *bufio.Reader, out io.Writer) (err error) {
 	ev, err := event.New()
@@ -502,6 +503,11 @@ var panicking = testutil.NewChild("panicking", func(args []string, _ *bufio.Read
 		e.Progress()
 	case "do":
 		e.Do(func() { panic("from the function") })
+	case "kick":
+		e.Kick()
+	case "disown":
+		e.Own()
+		e.Disown()
 	}
 	return nil
 })
@@ -509,7 +515,7 @@ var panicking = testutil.NewChild("panicking", func(args []string, _ *bufio.Read
 // A panic of a callback ends the process, whichever goroutine drives: where it could be recovered
 // the engine would be owned for ever.
 func TestPanicsEndTheProcess(t *testing.T) {
-	for _, how := range []string{"wait", "any", "progress", "do"} {
+	for _, how := range []string{"wait", "any", "progress", "do", "kick", "disown"} {
 		p := panicking.Start(t, how)
 		line, err := p.Out.ReadString('\n')
 		require.ErrorIs(t, err, io.EOF, "%s: %s", how, line)

@@ -153,6 +153,7 @@ func (c *Conversation) begin() {
 // Hot path.
 func (c *Conversation) recv(o *Op) {
 	c.x.prog.AssertOwned()
+	defer progress.Crash() //hot:allow a handler may panic
 	if c.x.Inbox.Pending() {
 		c.x.Inbox.Push(&o.Operation)
 		c.x.Protocol.Step()
