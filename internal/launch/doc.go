@@ -28,6 +28,6 @@
 //	errors.go       how a job ends
 //	sys_linux.go    process groups, PDEATHSIG; sys_unix.go, sys_group.go, sys_none.go other systems
 //
-// It may import internal/wireup. Real-process tests live in launch_test.go and
+// It may import internal/jobenv and internal/wireup. Real-process tests live in launch_test.go and
 // in cmd/rmarun.
 package launch

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
 )
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 
 // rankMain joins the job, exchanges a value and ends as its argument demands.
 func rankMain() int {
-	c, err := wireup.From(os.Getenv)
+	c, err := jobenv.FromEnv()
 	if err != nil {
 		fmt.Println(err)
 		return 11
@@ -171,9 +172,14 @@ func TestJobOfAJobStartsAfresh(t *testing.T) {
 	t.Setenv(wireup.EnvRank, "5")
 	t.Setenv(wireup.EnvRoot, "unix:/nowhere")
 	t.Setenv(wireup.EnvToken, "00")
-	code, out, err := self(t, Spec{N: 1}, "")
-	require.NoError(t, err, out)
-	require.Zero(t, code)
+	t.Setenv(jobenv.EnvServe, "1")
+	for _, launcher := range []string{"", "none", "slurm"} { // of the job above
+		t.Setenv(jobenv.EnvLauncher, launcher)
+		code, out, err := self(t, Spec{N: 2}, "")
+		require.NoError(t, err, "%s: %s", launcher, out)
+		require.Zero(t, code)
+		require.Contains(t, out, "rank 1 of 2 sees 0/2,1/2\n")
+	}
 }
 
 func TestExitCodes(t *testing.T) {

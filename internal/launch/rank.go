@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/topo"
 	"github.com/seed33544411/rma/internal/wireup"
 )
@@ -122,10 +123,12 @@ const EnvLocalSize = "RMA_LOCAL_SIZE"
 
 const envHangTimeout = "RMA_HANG_TIMEOUT"
 
-// jobVars are not inherited: a launcher inside a job starts a job of its own.
+// jobVars are not inherited: a launcher inside a job starts a job of its own, whose ranks find
+// it by RMA_RANK, and whose server is the launcher's.
 var jobVars = map[string]bool{
 	wireup.EnvRank: true, wireup.EnvSize: true, wireup.EnvRoot: true, wireup.EnvToken: true,
 	wireup.EnvTokenFile: true, wireup.EnvJob: true, wireup.EnvLocalRank: true, EnvLocalSize: true,
+	jobenv.EnvLauncher: true, jobenv.EnvServe: true,
 }
 
 // environ returns the environment of one rank: this process's without jobVars, the
