@@ -37,7 +37,7 @@ type collFlags struct {
 func collCommand(s streams) *cobra.Command {
 	f := &collFlags{}
 	cmd := &cobra.Command{
-		Use: "coll", Short: "Measure the latency of collective operations, or the choice of their algorithms", Args: noArgs,
+		Use: "coll", Short: "Measure the latency of collective operations, or the choice of their algorithms", Args: startsRanks,
 		Long: `Measure collective operations of package coll among ranks that this command starts on
 this host, as the OSU micro-benchmarks do: all ranks call an operation many times, with a
 barrier between calls that is not timed. The table shows the mean time of a call, averaged

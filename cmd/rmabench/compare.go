@@ -15,7 +15,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // compareFlags are the flags of compare.
@@ -46,7 +45,7 @@ var compareFabrics = []string{"shm", "tcp", "verbs"}
 func compareCommand(s streams) *cobra.Command {
 	f := &compareFlags{}
 	cmd := &cobra.Command{
-		Use: "compare", Short: "Compare with other libraries on the same link", Args: noArgs,
+		Use: "compare", Short: "Compare with other libraries on the same link", Args: startsRanks,
 		Long: `Measure messages of this library and of others over the same link, in alternation,
 and print the ratios. Each side runs as two processes of this host, on a processor of
 their own if there are two.
@@ -152,9 +151,6 @@ func (f *compareFlags) ours(t compare.Test) bench.Request {
 
 // run compares and writes the rows.
 func (f *compareFlags) run(ctx context.Context, s streams, req compare.Request) error {
-	if jobenv.InJob() {
-		return usage(errors.New("compare starts its processes by itself: not under a launcher"))
-	}
 	if f.fabric == "verbs" {
 		at, err := verbsPlace()
 		if err != nil {

@@ -44,6 +44,7 @@ import (
 	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/host"
 	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 func main() {
@@ -190,6 +191,22 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return usage(fmt.Errorf("unexpected argument %q (see %s --help)", args[0], cmd.CommandPath()))
 	}
 	return nil
+}
+
+// startsRanks is noArgs for commands that start their ranks themselves.
+func startsRanks(cmd *cobra.Command, args []string) error {
+	if err := noArgs(cmd, args); err != nil {
+		return err
+	}
+	return usage(outside(cmd.Name()))
+}
+
+// outside refuses a job, each of whose ranks would start ranks of its own for what.
+func outside(what string) error {
+	if !jobenv.InJob() {
+		return nil
+	}
+	return fmt.Errorf("%s starts its ranks itself, on this host: run it outside of a job, or once with %s=none", what, jobenv.EnvLauncher)
 }
 
 // shown makes the error of a rank without a report an errSilent.

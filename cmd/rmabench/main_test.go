@@ -26,8 +26,10 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/host"
 	"github.com/seed33544411/rma/internal/bench/session"
+	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/launch"
 	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // envCommand makes the test binary act as rmabench, whatever its arguments.
@@ -290,6 +292,19 @@ func TestUnderALauncher(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs.String(), "at least 2 ranks")
+}
+
+// What starts its ranks itself does not do it in each rank of a job, but in a process that is told to
+// be alone: such as that of a step of Slurm.
+func TestStartsNoRanksUnderALauncher(t *testing.T) {
+	t.Setenv(wireup.EnvRank, "0")
+	t.Setenv(wireup.EnvSize, "2")
+	const links = " --links 127.0.0.1,127.0.0.2 --peer-links 127.0.0.3,127.0.0.4"
+	for _, args := range []string{"coll", "coll --choice", "nbc", "rails" + links, "report", "sweep", "compare", "sockets", "load", "plogp --startup", "rate --op send --batch 8", "overlap --fabric shm --peers openmpi"} {
+		refused(t, "starts its ranks itself, on this host: run it outside of a job, or once with RMA_LAUNCHER=none", strings.Fields(args)...)
+	}
+	t.Setenv(jobenv.EnvLauncher, "none")
+	succeeds(t, "coll", "--ops", "barrier", "--ranks", "2", "--rounds", "1", "--time", "1ms")
 }
 
 func command(ctx context.Context, t *testing.T, env []string, args ...string) (start func() (*bufio.Reader, func() error), errs *bytes.Buffer) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // measureFlags are the flags of lat, bw and rate.
@@ -133,10 +132,10 @@ func (f *measureFlags) request(changed func(string) bool) (bench.Request, error)
 	case f.batch == 0:
 	case p.Op != bench.Send:
 		return req, fmt.Errorf("--batch: messages are posted in batches: want --op %s", bench.Send)
-	case f.connect != "" || jobenv.InJob():
-		return req, errors.New("--batch: the ranks are started on this host: not with --connect or under a launcher")
+	case f.connect != "":
+		return req, errors.New("--batch starts its ranks itself, on this host: not with --connect")
 	default:
-		return req, req.CheckEngine()
+		return req, errors.Join(outside("--batch"), req.CheckEngine())
 	}
 	return req, req.Check()
 }

@@ -24,7 +24,7 @@ type nbcFlags struct {
 func nbcCommand(s streams) *cobra.Command {
 	f := &nbcFlags{collFlags: collFlags{bind: topo.None.String(), req: collective.Request{Hosts: 1}}} // placed binds
 	cmd := &cobra.Command{
-		Use: "nbc", Short: "Measure how much of non-blocking collective operations a computation hides", Args: noArgs,
+		Use: "nbc", Short: "Measure how much of non-blocking collective operations a computation hides", Args: startsRanks,
 		Long: `Measure non-blocking collective operations of package coll among ranks that this command
 starts on this host, as Intel's IMB-NBC does:
 

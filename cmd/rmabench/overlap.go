@@ -151,6 +151,9 @@ ranks have a processor.`,
 
 func (f *overlapFlags) command(s streams, cmd *cobra.Command, own func(*overlapFlags, *pflag.FlagSet)) *cobra.Command {
 	cmd.Args = noArgs
+	if f.req.What == "load" {
+		cmd.Args = startsRanks
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(); err != nil {
 			return usage(err)
@@ -180,11 +183,13 @@ func (f *overlapFlags) check() error {
 			return fmt.Errorf("--sizes: %w", err)
 		}
 	}
-	if len(f.peers) > 0 && jobenv.InJob() {
-		return errors.New("--peers: not within a job, whose ranks another launcher has started")
-	}
-	if len(f.peers) > 0 && f.req.Gap != 0 {
-		return errors.New("--gap: not with --peers, whose programs operate without a pause")
+	if len(f.peers) > 0 {
+		if err := outside("--peers"); err != nil {
+			return err
+		}
+		if f.req.Gap != 0 {
+			return errors.New("--gap: not with --peers, whose programs operate without a pause")
+		}
 	}
 	return f.req.Check()
 }
@@ -192,9 +197,6 @@ func (f *overlapFlags) check() error {
 // run measures and writes the results.
 func (f *overlapFlags) run(ctx context.Context, s streams) error {
 	if jobenv.InJob() {
-		if f.req.What == "load" {
-			return usage(errors.New("load starts its ranks itself: run it outside of a job"))
-		}
 		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
 			return shown(session.OverlapInJob(ctx, f.req, nil)) // this rank has no results to write
 		}

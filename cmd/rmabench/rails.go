@@ -23,7 +23,7 @@ type railsFlags struct {
 func railsCommand(s streams) *cobra.Command {
 	f := &railsFlags{}
 	cmd := &cobra.Command{
-		Use: "rails", Short: "Measure puts, gets and messages that are divided over several links", Args: noArgs,
+		Use: "rails", Short: "Measure puts, gets and messages that are divided over several links", Args: startsRanks,
 		Long: `Measure the bandwidth of puts, gets and messages between two ranks that this command starts
 on this host, over all of the links together (RMA_RAILS) and over each of them alone, in
 turn. "recv" asks for each message. The n-th link of rank 0 is connected with the n-th of

@@ -17,7 +17,6 @@ import (
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/report"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // Default sizes of a report's curves: powers of two, for latency over the whole range of
@@ -48,7 +47,7 @@ type reportFlags struct {
 func reportCommand(s streams) *cobra.Command {
 	f := &reportFlags{}
 	cmd := &cobra.Command{
-		Use: "report", Aliases: []string{"sweep"}, Short: "Measure everything and write a report with plots", Args: noArgs,
+		Use: "report", Aliases: []string{"sweep"}, Short: "Measure everything and write a report with plots", Args: startsRanks,
 		Long: `Measure latency, bandwidth and rate of every operation over every fabric that
 works on this host, and write to the directory --out:
 
@@ -211,9 +210,6 @@ func (f *reportFlags) plans(sized bool) ([]bench.Plan, error) {
 
 // run measures and writes the report.
 func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) error {
-	if jobenv.InJob() {
-		return usage(errors.New("report starts its ranks by itself: not under a launcher"))
-	}
 	rep := &report.Report{When: time.Now()}
 	for _, name := range f.add {
 		if err := readFile(name, rep.Add); err != nil {

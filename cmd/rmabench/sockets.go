@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/bench/sockets"
-	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // socketsCommand measures rmanet beside sockets.
@@ -38,7 +36,7 @@ unary calls and streams of 64 KiB besides (grpc, grpc-stream).`,
 		Example: `  rmabench sockets
   rmabench sockets --workloads echo,http --transports rmanet-shm,unix --conns 1,8,64
   (cd examples/grpc && go build -o ../../bin/grpc .) && rmabench sockets --program bin/grpc`,
-		Args: noArgs,
+		Args: startsRanks,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(rowFormats); err != nil {
 				return usage(err)
@@ -50,9 +48,6 @@ unary calls and streams of 64 KiB besides (grpc, grpc-stream).`,
 				if err := req.CheckWorkloads(); err != nil {
 					return usage(err)
 				}
-			}
-			if jobenv.InJob() {
-				return usage(errors.New("sockets starts its ranks itself: run it outside of a job"))
 			}
 			return runSockets(cmd.Context(), s, req, program, &o)
 		},

@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/session"
-	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // runStartup is plogp --startup: it measures how much a saved profile adds to an engine's start.
@@ -16,14 +15,14 @@ func (f *plogpFlags) runStartup(ctx context.Context, s streams, budgeted bool) e
 		req.Budget = f.budget
 	}
 	switch {
-	case jobenv.InJob() || f.connect != "":
-		return usage(errors.New("--startup starts its ranks by itself, on this host"))
+	case f.connect != "":
+		return usage(errors.New("--startup starts its ranks itself, on this host: not with --connect"))
 	case f.compare || f.save || f.format == "html" || f.fabric == "none":
 		return usage(errors.New("--startup stands alone: with a fabric, --rounds, --budget, --format table or json, --out"))
 	case f.rounds <= 0:
 		return usage(errors.New("--rounds: want a positive value"))
 	}
-	if err := req.Check(); err != nil {
+	if err := errors.Join(outside("--startup"), req.Check()); err != nil {
 		return usage(err)
 	}
 	res, err := session.StartupLocal(ctx, req, s.err)
