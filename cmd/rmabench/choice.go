@@ -207,6 +207,12 @@ func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Reques
 	if err := own(&req); err != nil {
 		return req, err
 	}
+	if len(f.add) > 0 && f.html == "" {
+		return req, errors.New("--add shows results on the page of --html")
+	}
+	if _, silent := f.inJob(); silent {
+		f.add = nil // this rank writes no page
+	}
 	if !changed("table") && req.Coll == "" && !req.Ablate && !req.Mixing && !req.Pieces() {
 		v, err := settings.Environment()
 		if err == nil {
@@ -279,6 +285,15 @@ func (f *choiceFlags) comparePieces(ctx context.Context, s streams, req choice.R
 
 // compare measures messages and writes the results.
 func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request) error {
+	var ss []choice.Summary
+	added, err := addLines(f.add, func(r io.Reader) ([]choice.Result, error) {
+		more, sums, err := choice.Read(r)
+		ss = append(ss, sums...)
+		return more, err
+	})
+	if err != nil {
+		return err
+	}
 	var sum choice.Summary
 	rs, err := compareCells(ctx, f, s, req, choice.NewWriter,
 		func(r *choice.Result) string { return fmt.Sprintf("%s %d × %s", r.Fabric, r.N, r.Mix) },
@@ -291,15 +306,7 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 	if err != nil || f.html == "" || sum.Cells == 0 {
 		return err
 	}
-	ss := []choice.Summary{sum}
-	rs, err = addLines(rs, f.add, func(r io.Reader) ([]choice.Result, error) {
-		more, sums, err := choice.Read(r)
-		ss = append(ss, sums...)
-		return more, err
-	})
-	if err != nil {
-		return err
-	}
+	rs, ss = append(rs, added...), append([]choice.Summary{sum}, ss...)
 	return writePage(f.html, func(w io.Writer) error { return report.WriteChoice(w, rs, ss, time.Now()) })
 }
 

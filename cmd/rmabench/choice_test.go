@@ -162,7 +162,7 @@ func TestChoiceUsageErrors(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
 		"choice --fabric pigeon": "want auto", "choice --grid nowhere.json": "neither default nor small", "choice --rounds 0": "positive", "choice --rounds -1": "rounds",
-		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument", "choice --op send": "want message", "choice --op put --html x": "not with --op", "ablate --op put": "unknown flag",
+		"choice --time -1s": "a cell", "choice --format xml": "want table", "choice --sampling 1h": "sampling budget", "choice 8": "unexpected argument", "choice --seed x": "invalid argument", "choice --op send": "want message", "choice --op put --html x": "not with --op", "choice --add x": "the page of --html", "switch --add x": "the page of --html", "ablate --op put": "unknown flag",
 		"explain": "batch", "ablate --fabric x": "want auto", "ablate --grid small": "requires --mixing", "ablate --mixing --seeds -1": "seeds", "explain --batch 8y": "batch", "explain --coll fold": "operation of package coll", "explain --coll bcast --measure": "excludes", "explain --coll bcast --size 1,2": "one size", "explain --coll bcast --hosts 9": "8 ranks on 9 hosts", "explain --coll bcast --hosts 2 --between shm": "want tcp", "explain --rails 1s:1": "want 2 to 4", "explain --rails 1s:1,1s:1 --coll bcast": "excludes", "explain --rails 1s:1,1s:1 --size x": "size", "explain --rails 1s:1,1s:1 --format x": "format", "explain --batch 0x8": "batch", "explain --grid small": "unknown flag", "choice --recalibrate -1": "every", "explain --batch 8 --time 0s": "positive",
 	} {
 		refused(t, says, strings.Fields(args)...)

@@ -183,6 +183,37 @@ func TestFailuresEndWith1(t *testing.T) {
 	require.Contains(t, errs, "serve")
 }
 
+// A page that cannot be written, and results that cannot be read for it, are reported before
+// anything is measured.
+func TestNothingIsMeasuredInVain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.jsonl")
+	require.NoError(t, os.WriteFile(bad, []byte("{\n"), 0o600))
+	for _, page := range []string{"report.html", "plogp.html"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, page), 0o755))
+	}
+	const quick = " --fabric shm --rounds 1 --time 1ms --html "
+	for args, says := range map[string]string{
+		"report --choice none --fabrics shm --tests lat --ops put --sizes 8 --time 1ms --out " + dir: "--out: .*/report.html is a directory",
+		"plogp --fabric shm --budget 20ms --max 16K --format html --out " + dir:                      "--out: .*/plogp.html is a directory",
+		"choice --grid small" + quick + dir:                                                          "--html: .* is a directory",
+		"choice --grid small" + quick + dir + "/page --add " + bad:                                   "--add: .*: line 1: ",
+		"switch -n 1 --max 64" + quick + dir:                                                         "--html: .* is a directory",
+		"switch -n 1 --max 64" + quick + dir + "/page --add " + bad:                                  "--add: .*: line 1: ",
+		"compare --peers net --tests lat:8" + quick + "/nowhere/page":                                "--html: .* no such file or directory",
+	} {
+		words := strings.Fields(args)
+		if words[0] == "choice" || words[0] == "switch" {
+			words = briefly(words...)
+		}
+		code, out, errs := rmabench(t, words...)
+		require.Equal(t, exitFailed, code, "%s: %s", args, errs)
+		require.Regexp(t, "^rmabench: "+says+"[^\n]*\n$", errs)
+		require.Empty(t, out, args)
+	}
+}
+
 func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	t.Parallel()
 	for _, c := range []string{"", "lat", "bw", "rate", "serve", "info", "doctor", "report", "rendezvous", "compare", "switch", "choice", "explain", "ablate", "plogp"} {

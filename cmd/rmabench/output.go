@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,7 +132,8 @@ func writeFile(path string, b []byte) error {
 	return k.commit()
 }
 
-// writable returns an error if a command cannot write the file of --out: before it measures.
+// writable returns an error if a command cannot write the files of --out and --html: before it
+// measures.
 func writable(fl *pflag.FlagSet) error {
 	value := func(name string) string {
 		if f := fl.Lookup(name); f != nil {
@@ -139,19 +141,42 @@ func writable(fl *pflag.FlagSet) error {
 		}
 		return ""
 	}
-	path := value("out")
-	if path == "" || value("format") == "html" { // a directory, which may not exist
-		return nil
+	for _, name := range []string{"out", "html"} {
+		path := value(name)
+		if path == "" || name == "out" && value("format") == "html" { // see outDir
+			continue
+		}
+		if err := creatable(path); err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
 	}
+	return nil
+}
+
+// creatable returns an error if the file at path cannot be written.
+func creatable(path string) error {
 	if st, err := os.Stat(path); err == nil && !st.IsDir() && !st.Mode().IsRegular() {
 		return nil // a pipe ends for its reader when it is closed
 	}
 	k, err := openFile(path)
-	if err != nil {
-		return fmt.Errorf("--out: %w", err)
+	if err == nil {
+		k.discard()
 	}
-	k.discard()
-	return nil
+	return err
+}
+
+// outDir makes the directory of --format html, out by default, and returns an error if its page
+// cannot be written.
+func outDir(dir, page string) (string, error) {
+	dir = cmp.Or(dir, "out")
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = creatable(filepath.Join(dir, page))
+	}
+	if err != nil {
+		err = fmt.Errorf("--out: %w", err)
+	}
+	return dir, err
 }
 
 // outFlags are the flags of what a command writes.
@@ -354,8 +379,8 @@ func readFile(name string, read func(io.Reader) error) error {
 	return nil
 }
 
-// addLines appends the results of files of JSON lines, those of --add, to rs.
-func addLines[T any](rs []T, names []string, read func(io.Reader) ([]T, error)) ([]T, error) {
+// addLines returns the results of files of JSON lines, those of --add.
+func addLines[T any](names []string, read func(io.Reader) ([]T, error)) (rs []T, err error) {
 	for _, name := range names {
 		err := readFile(name, func(r io.Reader) error {
 			more, err := read(r)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,8 @@ import (
 	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/sampling"
 )
+
+const plogpPage = "plogp.html" // in the directory of --format html
 
 // plogpFlags are the flags of plogp.
 type plogpFlags struct {
@@ -128,7 +129,10 @@ func (f *plogpFlags) request() (bench.PlogpRequest, error) {
 
 // run samples and writes the results.
 func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest) error {
-	all, err := addLines(nil, f.add, bench.ReadPlogp)
+	all, err := addLines(f.add, bench.ReadPlogp)
+	if err == nil && f.format == "html" {
+		f.out, err = outDir(f.out, plogpPage)
+	}
 	if err != nil {
 		return err
 	}
@@ -198,22 +202,14 @@ func (f *plogpFlags) show(s streams, rs []bench.PlogpResult) error {
 // page writes plogp.html and plogp.jsonl to the directory, and the tables to standard
 // output.
 func (f *plogpFlags) page(s streams, rs []bench.PlogpResult, text, lines []byte) error {
-	dir := f.out
-	if dir == "" {
-		dir = "out"
-	}
 	var html bytes.Buffer
 	if err := report.WritePlogp(&html, rs, time.Now()); err != nil {
 		return err
 	}
-	page := filepath.Join(dir, "plogp.html")
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		err = errors.Join(writeFile(page, html.Bytes()), writeFile(filepath.Join(dir, "plogp.jsonl"), lines))
-	}
-	if err != nil {
+	page := filepath.Join(f.out, plogpPage)
+	if err := errors.Join(writeFile(page, html.Bytes()), writeFile(filepath.Join(f.out, "plogp.jsonl"), lines)); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	_, err = fmt.Fprintf(s.out, "%s\n%s\n", text, page)
+	_, err := fmt.Fprintf(s.out, "%s\n%s\n", text, page)
 	return err
 }

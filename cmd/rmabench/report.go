@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +29,8 @@ const (
 func ringable(sizes []int) []int {
 	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > bench.MaxEager })
 }
+
+const reportPage = "report.html" // in the directory
 
 // reportFlags are the flags of report.
 type reportFlags struct {
@@ -219,11 +220,9 @@ func (f *reportFlags) run(ctx context.Context, s streams, reqs []bench.Request) 
 	if f.format == "json" {
 		return f.lines(ctx, s, reqs, rep)
 	}
-	if f.out == "" {
-		f.out = "out"
-	}
-	if err := os.MkdirAll(f.out, 0o755); err != nil {
-		return fmt.Errorf("--out: %w", err)
+	var err error
+	if f.out, err = outDir(f.out, reportPage); err != nil {
+		return err
 	}
 	failed := f.measure(ctx, s, reqs, rep)
 	if ctx.Err() != nil {
@@ -295,7 +294,7 @@ func (f *reportFlags) write(s streams, rep *report.Report) error {
 	if err := rep.WriteLines(&lines); err != nil {
 		return err
 	}
-	page := filepath.Join(f.out, "report.html")
+	page := filepath.Join(f.out, reportPage)
 	if err := errors.Join(writeFile(page, html.Bytes()), writeFile(filepath.Join(f.out, "results.jsonl"), lines.Bytes())); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}

@@ -85,6 +85,10 @@ func (f *switchFlags) curves(r *choice.Request) error {
 
 // run measures and writes the curves.
 func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) error {
+	added, err := addLines(f.add, choice.ReadCurves)
+	if err != nil {
+		return err
+	}
 	cs, shows, err := gatherChoice(ctx, &f.choiceFlags, s, req, f.bar(s), len(req.Curves), func(c *choice.Curve) string { return c.Fabric + " n=" + strconv.Itoa(c.N) },
 		func(emit func(choice.Curve) error) choice.Emit { return choice.Emit{Curve: emit} })
 	if err != nil || !shows {
@@ -93,14 +97,9 @@ func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) er
 	if err := writeRows(&f.outFlags, s, cs, choice.WriteCurves); err != nil {
 		return err
 	}
-	if f.html != "" {
-		all, err := addLines(cs, f.add, choice.ReadCurves)
-		if err == nil {
-			err = writePage(f.html, func(w io.Writer) error { return report.WriteCurves(w, all, time.Now()) })
-		}
-		if err != nil {
-			return err
-		}
+	page := func(w io.Writer) error { return report.WriteCurves(w, slices.Concat(cs, added), time.Now()) }
+	if err := writePage(f.html, page); err != nil {
+		return err
 	}
 	if f.check && slices.ContainsFunc(cs, func(c choice.Curve) bool { return c.Down() }) {
 		return errSilent // the output contains the reason
