@@ -151,6 +151,11 @@ func TestUsageErrors(t *testing.T) {
 	} {
 		refused(t, says, strings.Fields(args)...)
 	}
+	for _, label := range []string{strings.Repeat("x", 201), "\xff"} { // which the readers of results refuse
+		refused(t, "200 bytes of UTF-8", "lat", "--label", label)
+		refused(t, "200 bytes of UTF-8", "report", "--fabrics", "shm", "--label", label)
+	}
+	succeeds(t, fast("lat", "--sizes", "8", "--label", strings.Repeat("x", 200))...)
 }
 
 // A rank that the commands lack is a wrong use: its process does not run these tests again.

@@ -161,7 +161,7 @@ func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, erro
 	if !slices.Contains([]string{"none", "small", "full"}, f.choice) {
 		return nil, fmt.Errorf("--choice %q: want none, small or full", f.choice)
 	}
-	check := bench.Request{Plans: slices.Clone(plans)}
+	check := bench.Request{Plans: slices.Clone(plans), Label: f.label}
 	if err := check.Check(); err != nil {
 		return nil, err
 	}

@@ -206,7 +206,7 @@ func (r *Result) checkRead() error {
 			return fmt.Errorf("value %g is out of range 0 to %g", x, maxFigure)
 		}
 	}
-	if r.Iters < 0 || len(r.Fabric)+len(r.Label) > maxText {
+	if r.Iters < 0 || max(len(r.Fabric), len(r.Label)) > maxText {
 		return errors.New("negative iterations or an overlong name")
 	}
 	if r.Fabric == "" {

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/logp"
@@ -66,6 +67,9 @@ func (r *Request) Check() error {
 	}
 	if r.Ranks < 0 || r.Ranks > maxRanks {
 		return fmt.Errorf("%w: %d ranks, want up to %d", ErrPlan, r.Ranks, maxRanks)
+	}
+	if len(r.Label) > maxText || !utf8.ValidString(r.Label) {
+		return fmt.Errorf("%w: label of %d bytes, want up to %d bytes of UTF-8", ErrPlan, len(r.Label), maxText)
 	}
 	if r.Sampling == 0 {
 		r.Sampling = DefaultSampling
