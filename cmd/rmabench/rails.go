@@ -73,5 +73,8 @@ func (f *railsFlags) run(ctx context.Context, s streams) error {
 	rs, err := gather(f.bar(s), len(f.req.Ops)*len(f.req.Sizes),
 		func(r *bench.RailsResult) string { return fmt.Sprintf("%s of %s", r.Op, bench.FormatSize(r.Size)) },
 		func(emit func(bench.RailsResult) error) error { return session.RailsLocal(ctx, f.req, s.err, emit) })
+	if len(rs) == 0 || ctx.Err() != nil {
+		return err
+	}
 	return errors.Join(err, writeRows(&f.outFlags, s, rs, bench.WriteRails)) // what was measured is kept
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -32,6 +35,18 @@ func TestRailsCommand(t *testing.T) {
 		require.Equal(t, []any{bench.RailsOps[i], 64 << 10, "1:1"}, []any{r.Op, r.Size, r.Rates})
 		require.Positive(t, r.OfSum)
 	}
+	// An interrupt, and a failure before the first result, leave the old file.
+	file := filepath.Join(t.TempDir(), "old.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &cancelAfter{cancel: cancel}
+	code = run(ctx, append(args, "--sizes", "4K,8K", "--out", file), streams{strings.NewReader(""), r, r})
+	require.Equal(t, exitInterrupted, code)
+	code, _, errs = rmabench(t, "rails", "--links", "127.0.0.1,192.0.2.1", "--peer-links", "127.0.0.3,192.0.2.2", "--out", file)
+	require.Equal(t, exitFailed, code, errs)
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "old", string(b))
 	code, out, errs = rmabench(t, append(args, "--ops", "get")...)
 	require.Equal(t, exitOK, code, errs)
 	require.Contains(t, out, "of the sum")

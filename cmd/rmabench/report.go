@@ -313,7 +313,10 @@ func (f *reportFlags) lines(ctx context.Context, s streams, reqs []bench.Request
 	}
 	defer k.discard()
 	failed := f.measure(ctx, s, reqs, rep)
-	if len(rep.Results) == 0 {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case len(rep.Results) == 0:
 		return failed
 	}
 	if err := rep.WriteLines(k.w); err != nil {

@@ -183,20 +183,25 @@ func TestReportRefusesBadFiles(t *testing.T) {
 // An interrupt ends a sweep at once without leaving a partial file.
 func TestReportInterrupted(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(context.Background())
-	dir := t.TempDir()
 	var o bytes.Buffer
-	code := run(ctx, []string{"report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "1h", "--iters", "1", "--out", dir},
+	code := run(t.Context(), []string{"report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "1h", "--iters", "1"},
 		streams{strings.NewReader(""), &o, &o})
 	require.Equal(t, exitUsage, code, "report has no --iters: %s", o.String())
-	r := &cancelAfter{cancel: cancel}
-	code = run(ctx, []string{"report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "50ms", "--out", dir},
-		streams{strings.NewReader(""), &o, r})
-	require.Equal(t, exitInterrupted, code)
-	require.Equal(t, "rmabench: interrupted\n", r.after.String(), "nothing that ranks say of each other")
-	files, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Empty(t, files)
+	for _, out := range []string{"", "lines.jsonl"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		dir := t.TempDir()
+		args := []string{"report", "--choice", "none", "--fabrics", "shm", "--tests", "lat", "--ops", "get", "--sizes", "8:4M", "--time", "50ms", "--out", filepath.Join(dir, out)}
+		if out != "" {
+			args = append(args, "--format", "json")
+		}
+		r := &cancelAfter{cancel: cancel}
+		code = run(ctx, args, streams{strings.NewReader(""), &o, r})
+		require.Equal(t, exitInterrupted, code)
+		require.Equal(t, "rmabench: interrupted\n", r.after.String(), "nothing that ranks say of each other")
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, files)
+	}
 }
 
 // cancelAfter cancels at the first line of progress, and keeps what is written after it.
