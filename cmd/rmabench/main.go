@@ -50,6 +50,9 @@ import (
 func main() {
 	host.ServeCMA()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if len(os.Args) < 2 || session.Children[os.Args[1]] == nil { // which get two: forwarded, and to end
+		context.AfterFunc(ctx, stop) // a second interrupt ends what does not look at ctx
+	}
 	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
 	stop()
 	os.Exit(code)
@@ -108,7 +111,8 @@ rmabench starts the two ranks on this host. Under rmarun it uses ranks 0 and 1
 of the job. Between two hosts run "rmabench serve ADDR" on one and add
 "--connect ADDR" on the other.
 
-Exit code: 0 success, 1 failure, 2 wrong flags or sizes, 130 interrupted.`
+Exit code: 0 success, 1 failure, 2 wrong flags or sizes, 130 interrupted. A second
+interrupt ends it at once.`
 
 const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench bw --op get --fabric tcp --sizes 4K,64K,1M --time 2s

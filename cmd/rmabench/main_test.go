@@ -369,6 +369,34 @@ func tokenFile(t *testing.T) string {
 	return path
 }
 
+// A second interrupt ends a command that waits for something else than its context: for a pipe.
+func TestSecondInterruptEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	cmd := exec.CommandContext(testutil.Context(t, testutil.Limit), self, "report", "--fabrics", "none", "--add", pipe)
+	cmd.Env = append(os.Environ(), envCommand+"=1")
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	testutil.Eventually(t, testutil.Limit, func() bool { // it reads
+		w, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err == nil {
+			t.Cleanup(func() { w.Close() })
+		}
+		return err == nil
+	}, "the pipe is not read")
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		_ = cmd.Process.Signal(os.Interrupt) // it may have ended
+		return len(ended) > 0
+	}, "it goes on")
+	var exit *exec.ExitError
+	require.ErrorAs(t, <-ended, &exit)
+	require.Equal(t, syscall.SIGINT, exit.Sys().(syscall.WaitStatus).Signal())
+}
+
 // Neither serve nor --connect works without a secret.
 func TestServeWithoutASecret(t *testing.T) {
 	for _, args := range [][]string{{"serve", "127.0.0.1:0"}, {"serve", "127.0.0.1:0", "--token", "00ff"}, fast("lat", "--connect", "127.0.0.1:1", "--sizes", "8")} {
