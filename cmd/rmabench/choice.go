@@ -151,6 +151,9 @@ Peer.Stats shows; nothing is measured.`,
   rmabench explain --fabric shm --coll barrier --ranks 8 --hosts 2 --latency 50us
   rmabench explain --rails 20us:4,15us:28 --size 1M`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.ofColl(cmd.Flags().Changed); err != nil {
+				return usage(err)
+			}
 			if f.rails != "" {
 				return f.explainRails(s)
 			}
@@ -189,6 +192,24 @@ Peer.Stats shows; nothing is measured.`,
 	fl.DurationVar(&f.latency, "latency", 0, "latency of that link, one way, instead of the default's")
 	fl.BoolVar(&f.measure, "measure", false, "also measure the batch in every mode and as planned")
 	return cmd
+}
+
+// ofColl refuses flags of --coll without it, and a latency that is none.
+func (f *choiceFlags) ofColl(changed func(string) bool) error {
+	for _, name := range []string{"ranks", "hosts", "between", "latency"} {
+		if f.coll == "" && changed(name) {
+			return fmt.Errorf("--%s requires --coll", name)
+		}
+	}
+	switch {
+	case f.coll == "" && f.rails == "" && changed("size"):
+		return errors.New("--size requires --coll or --rails")
+	case f.coll != "" && f.op != choice.OpMessage:
+		return errors.New("--op: not with --coll")
+	case f.latency < 0:
+		return fmt.Errorf("--latency %v: want a positive time", f.latency)
+	}
+	return nil
 }
 
 // request builds the request from the common flags, and by own from those of one command. Its

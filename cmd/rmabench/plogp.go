@@ -67,6 +67,9 @@ and without sampling again, in alternation; the difference is the cost of a save
 			if err != nil {
 				return usage(err)
 			}
+			if !f.startup && cmd.Flags().Changed("rounds") {
+				return usage(errors.New("--rounds requires --startup"))
+			}
 			if f.startup {
 				return f.runStartup(cmd.Context(), s, cmd.Flags().Changed("budget"))
 			}

@@ -142,7 +142,7 @@ func TestPlogpCalibrates(t *testing.T) {
 func TestPlogpRefuses(t *testing.T) {
 	for _, args := range [][]string{
 		{"--fabric", "pigeon"}, {"--fabric", "none"}, {"--format", "csv"}, {"--budget", "0"}, {"--budget", "1h"}, {"--budget", "1us"},
-		{"--max", "5000"}, {"--max", "1G"}, {"--max", "4K,8K"}, {"--add", "x"}, {"extra"},
+		{"--max", "5000"}, {"--max", "1G"}, {"--max", "4K,8K"}, {"--add", "x"}, {"--rounds", "3"}, {"extra"},
 	} {
 		code, _, errs := rmabench(t, append([]string{"plogp"}, args...)...)
 		require.Equal(t, exitUsage, code, "%v: %s", args, errs)
