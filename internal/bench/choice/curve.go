@@ -327,6 +327,11 @@ func ReadCurves(r io.Reader) ([]Curve, error) {
 		if c.Fabric == "" || c.N < 1 || len(c.Points) == 0 || len(c.Points) > maxPoints {
 			return fmt.Errorf("%w: no curve", ErrGrid)
 		}
+		for _, p := range c.Points {
+			if p.Size < 1 || p.Size > curveSpan {
+				return fmt.Errorf("%w: curve with messages of %d bytes", ErrGrid, p.Size)
+			}
+		}
 		return nil
 	})
 }

@@ -82,7 +82,7 @@ func TestCurvesReadBack(t *testing.T) {
 	require.NoError(t, WriteCurves(&b, cs))
 	require.Contains(t, b.String(), "eager to gather at 9: 32 to 24 MB/s, -25.0 %, noise 10.0 %: STEP DOWN")
 	require.Contains(t, b.String(), "one mode for all sizes")
-	for _, bad := range []string{"{", `{"fabric":"shm"}`, `{"fabric":"shm","n":1,"points":[]}`, "[]"} {
+	for _, bad := range []string{"{", `{"fabric":"shm"}`, `{"fabric":"shm","n":1,"points":[]}`, `{"fabric":"shm","n":1,"points":[{"size":0,"mb_s":1}]}`, `{"fabric":"shm","n":1,"points":[{"size":8},{"size":-8,"mb_s":1}]}`, "[]"} {
 		_, err := ReadCurves(strings.NewReader(bad))
 		require.Error(t, err, bad)
 	}
