@@ -14,12 +14,13 @@ import (
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/topo"
 )
 
 // Info is the content of `rmabench info`.
 type Info struct {
 	Machine  bench.Machine `json:"machine"`
-	Cores    int           `json:"cores"` // physical, 0 if unknown
+	Cores    int           `json:"cores"` // of the usable processors, 0 if unknown
 	Threads  int           `json:"threads"`
 	Features []string      `json:"features"` // those relevant to copies and polling
 	Caches   []Cache       `json:"caches"`
@@ -43,7 +44,7 @@ type Cache struct {
 // Collect gathers the machine's facts. Facts that cannot be read are left empty.
 func Collect(s System) Info {
 	in := Info{
-		Machine: bench.ThisMachine(), Cores: cpuid.CPU.PhysicalCores, Threads: s.CPUs,
+		Machine: bench.ThisMachine(), Cores: cores(s), Threads: s.CPUs,
 		Caches: caches(s.Root), Nodes: numaNodes(s.Root), Links: s.Links(), Verbs: s.Verbs(),
 	}
 	for _, f := range []cpuid.FeatureID{cpuid.AVX2, cpuid.AVX512F, cpuid.ERMS, cpuid.FSRM, cpuid.MOVDIRI,
@@ -64,6 +65,16 @@ func Collect(s System) Info {
 		}
 	}
 	return in
+}
+
+// cores returns the number of cores of the processors that this process may use, as doctor counts
+// them. Processors themselves report those of a package, and in virtual machines often wrong ones.
+func cores(s System) int {
+	h := topo.Read(s.Root, s.Allowed, cpu.Set{})
+	if s.Allowed.Len() == 0 {
+		return h.UsableCores(h.Online)
+	}
+	return h.UsableCores(s.Allowed)
 }
 
 const cacheDir = "sys/devices/system/cpu/cpu0/cache"
@@ -198,7 +209,7 @@ func coresText(n int) string {
 	if n <= 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %d core(s) a package", n)
+	return fmt.Sprintf(" on %d core(s)", n)
 }
 
 func prefixed(prefix, s string) string {

@@ -50,8 +50,16 @@ func TestPlacementInDoctor(t *testing.T) {
 	}
 
 	s, root, v := healthy()
-	delete(root, "sys/devices/system/node/node0/x")
+	require.Zero(t, Collect(s).Cores, "unknown")
+	s.Allowed = cpu.Of(0, 1)
+	require.Equal(t, 2, Collect(s).Cores, "counted as one each")
+	twoNodes(root)
+	require.Equal(t, 1, Collect(s).Cores)
 	s.Allowed = cpu.Set{}
+	require.Equal(t, 4, Collect(s).Cores)
+
+	s, root, v = healthy()
+	delete(root, "sys/devices/system/node/node0/x")
 	require.Equal(t, OK, placement(s, *v).Status)
 	require.Contains(t, placement(s, *v).Found, "sys/devices/system/cpu/online: file does not exist")
 	s.Allowed = cpu.Of(0, 1)
