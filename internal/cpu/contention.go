@@ -95,7 +95,7 @@ const (
 	// Waits of a rank that shares its processor with others sleep after sureLates late yields in sequence, or after more of
 	// which each follows fewer than lateWeight others: of the yields of eight ranks on two processors that
 	// only answer each other one in 2000 is late. Beside a thread that computes nearly all are. With three, ranks over tcp,
-	// whose turns contain system calls, mostly slept (docs/perf.md).
+	// whose turns contain system calls, mostly slept (docs/figures.md).
 	lateWeight = 8
 	sureLates  = 10
 

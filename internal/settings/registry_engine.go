@@ -145,7 +145,7 @@ var engineSettings = []Setting{
 	{
 		Env: "RMA_SPIN", Field: "Spin", Type: Type{Kind: Count, Unit: "polls", Min: 1, Max: 1 << 24, Negative: "none"}, Else: "320 if every rank of the host has its own processor, 48 if not, none if all share one",
 		What:  "polls of a wait before it yields the processor, the first 64 without pauses; unless this or `RMA_YIELDS` is set, none while other threads compute on the processor or take turns with this one",
-		Why:   "longer than a round trip, so that an answer of a running peer arrives during the spin, and short where other ranks need the processor ([perf.md](perf.md#more-ranks-than-processors))",
+		Why:   "longer than a round trip, so that an answer of a running peer arrives during the spin, and short where other ranks need the processor ([figures.md](figures.md#more-ranks-than-processors))",
 		Where: "internal/cpu", Since: "0.1",
 	},
 	{

@@ -38,7 +38,7 @@ var linkSettings = []Setting{
 	{
 		Env: "RMA_TCP_CONGESTION", Group: Links, Type: Type{Kind: Text}, Else: "the system's default; within a host `reno` if the default uses pacing",
 		What:  "congestion control of tcp's connections: one name for all, or `class=name,…` with the classes `host`, `near` and `long` of peers; `auto` and `kernel` (the system's default) are names too",
-		Why:   "between hosts the administrator has chosen the default; within a host pacing halves the bandwidth ([perf.md](perf.md#bulk-over-tcp))",
+		Why:   "between hosts the administrator has chosen the default; within a host pacing halves the bandwidth ([figures.md](figures.md#bulk-over-tcp))",
 		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
@@ -62,7 +62,7 @@ var linkSettings = []Setting{
 	{
 		Env: "RMA_TCP_LANES", Group: Links, Type: Type{Kind: Count, Unit: "connections", Min: 1, Max: 8, Negative: "none"}, Else: "1, or 4 for peers of class `long`",
 		What:  "further connections with each tcp peer, over which the payload of large requests is striped; the smaller number of the two sides is used",
-		Why:   "with one, small messages do not wait behind large ones, and one connection fills a fast network; within a host two are slower ([perf.md](perf.md#bulk-over-tcp))",
+		Why:   "with one, small messages do not wait behind large ones, and one connection fills a fast network; within a host two are slower ([figures.md](figures.md#bulk-over-tcp))",
 		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
