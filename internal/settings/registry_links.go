@@ -7,7 +7,7 @@ import "time"
 var linkSettings = []Setting{
 	{
 		Env: "RMA_HOST", Group: Links, Type: Type{Kind: Text}, Else: "the host that the rank runs on",
-		What:  "name of a host that the rank counts as one of (the first 64 bytes matter): ranks with different names, or with and without one, reach each other over links between hosts, and collective operations treat their paths as those. For measurements and tests of jobs of several hosts on one",
+		What:  "name of the host that the rank counts as being on (the first 64 bytes matter), for measurements and tests of jobs of several hosts on one. Ranks with different names, or with and without one, reach each other over links between hosts, and collective operations treat their paths accordingly",
 		Why:   "a job has to use shared memory where it can",
 		Where: "internal/links", Since: "0.2",
 	},
@@ -68,7 +68,7 @@ var linkSettings = []Setting{
 	{
 		Env: "RMA_TCP_LANE_MIN", Group: Links, Type: Type{Kind: Bytes, Min: 1, Max: 1 << 31}, Default: "256K",
 		What:  "size from which payload of tcp is sent over the further connections",
-		Why:   "payload of this size on the first connection delays small messages by 25 µs at 10 GB/s; a smaller limit reduces bandwidth, because every request then needs a send on two connections",
+		Why:   "payload of this size on the first connection delays small messages by 25 µs at 10 GB/s. A smaller limit reduces bandwidth, because every request then needs a send on two connections",
 		Where: "fabric/tcp", Since: "0.1",
 	},
 	{
@@ -89,13 +89,13 @@ var linkSettings = []Setting{
 	},
 	{
 		Env: "RMA_IBV_GUARD", Group: Links, Type: Type{Kind: Switch}, Else: "on rdma_rxe between hosts",
-		What:  "always or never protect connections against the defects of `rdma_rxe` on a lossy network",
+		What:  "1: protect connections against the defects of `rdma_rxe` on a lossy network; 0: do not",
 		Why:   "the protection costs round trips, and adapters do not need it",
 		Where: "fabric/ibv", Since: "0.1",
 	},
 	{
 		Env: "RMA_IBV_ATOMICS", Group: Links, Type: Type{Kind: Enum, Values: []string{"device", "host"}}, Default: "device",
-		What:  "who executes fetch-adds and compare-and-swaps over verbs: the target's device, if it has atomics, or the target's processor when its engine polls; the same on all ranks",
+		What:  "who executes fetch-adds and compare-and-swaps over verbs. `device`: the target's device, if it has atomics; `host`: the target's processor, when its engine polls. The same on all ranks",
 		Why:   "a device needs no processor; `host` loses no result with a queue pair that fails ([rails.md](rails.md#rail-0-over-verbs)), and keeps atomics when tcp takes over ([rails.md](rails.md#from-verbs-to-tcp))",
 		Where: "fabric/ibv", Since: "0.1",
 	},
