@@ -63,7 +63,8 @@ assumed; --report-bindings prints such assumptions.
 
 Exit code:
   0        all ranks exited with 0
-  1        rmarun failed, or a rank aborted the job
+  1        rmarun failed, a rank aborted the job, or output that passes through rmarun
+           (--tag) could not be written
   2        bad flags
   124      --timeout has passed
   125      a rank made no progress for --hang-timeout

@@ -46,6 +46,17 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("the job did not end within %v: ranks %v still running", e.Limit, e.Running)
 }
 
+// OutputError says that the output of the ranks, which passes through this process, could not be
+// written.
+type OutputError struct{ Err error }
+
+func (e *OutputError) Error() string {
+	return fmt.Sprintf("the output of the ranks is lost: %v", e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *OutputError) Unwrap() error { return e.Err }
+
 // StartError says that a rank's process could not be started.
 type StartError struct {
 	Rank int

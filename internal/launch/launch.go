@@ -81,8 +81,8 @@ type Spec struct {
 // the first rank that failed (128 + signal if it was killed), also under Spec.KeepGoing;
 // 124 after Spec.Timeout, 125 after Spec.HangTimeout, 127 or 126 if the program cannot be
 // found or started. If the code is not 0, the error is the reason (*RankError, *HungError,
-// *TimeoutError, *StartError, *wireup.AbortError, the context's, or one that wraps ErrSpec:
-// code 2).
+// *TimeoutError, *StartError, *OutputError, *wireup.AbortError, the context's, or one that
+// wraps ErrSpec: code 2).
 //
 // While it runs, it forwards signals of this process to the ranks. A second SIGINT or
 // SIGTERM kills the ranks.
@@ -138,7 +138,7 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 
 	g := startGuard(dir)
 	defer g.close()
-	j := &job{spec: &s, srv: srv, watch: w, guard: g, exits: make(chan exit, s.N)}
+	j := &job{spec: &s, srv: srv, watch: w, guard: g, exits: make(chan exit, s.N), out: newOutput()}
 	config := wireup.Config{Size: s.N, Root: root, Token: token, Job: fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(token[:4]))}
 	release := make(chan struct{})
 	defer close(release)
@@ -184,7 +184,7 @@ type job struct {
 	ranks []*rank
 	ended int
 
-	out     sync.Mutex // serialises the ranks' output
+	out     *output
 	guardMu sync.Mutex
 	guard   *guard
 
@@ -208,7 +208,7 @@ func (j *job) start(path string, config wireup.Config, release <-chan struct{}) 
 				r.place = &j.spec.Bind[no]
 			}
 			config.Rank, config.LocalRank = no, no
-			if err := r.start(j.spec, path, environ(j.spec, config), &j.out); err != nil {
+			if err := r.start(j.spec, path, environ(j.spec, config), j.out); err != nil {
 				failed = &StartError{Rank: no, Path: j.spec.Path, Err: err}
 				break
 			}
@@ -285,12 +285,19 @@ func (j *job) run(ctx context.Context, sigs <-chan os.Signal) (int, error) {
 			}
 		case r := <-j.watch.reports:
 			j.hung(j.ranks[r.rank], fmt.Sprintf("%s, says rank %d", r.why, r.from))
+		case err := <-j.out.lost:
+			j.fail(1, &OutputError{Err: err})
 		case <-j.kill:
 			j.kill = nil
 			j.spec.Say(fmt.Sprintf("ranks %v did not end within %v: killing them", j.alive(), j.spec.Grace))
 			j.signal(syscall.SIGKILL)
 		}
 		j.endStopped()
+	}
+	select {
+	case err := <-j.out.lost: // what the last rank has written
+		j.fail(1, &OutputError{Err: err})
+	default:
 	}
 	return j.code, j.err
 }

@@ -315,10 +315,47 @@ func TestTaggedOutput(t *testing.T) {
 	require.Equal(t, 4, last)
 }
 
+// fullDisk takes some bytes.
+type fullDisk struct{ left int }
+
+func (d *fullDisk) Write(p []byte) (int, error) {
+	if d.left -= len(p); d.left < 0 {
+		return 0, syscall.ENOSPC
+	}
+	return len(p), nil
+}
+
+// A job whose output cannot be written ends, and the reason is not a rank, whether it writes on
+// or has ended.
+func TestLostOutput(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script    string
+		keepGoing bool
+	}{
+		"goes on":    {"while echo more; do :; done; exit 3", false},
+		"is needed":  {"while echo more; do :; done; exit 3", true},
+		"has ended":  {"echo last; echo last >&2", false},
+		"unfinished": {"printf last", false},
+	} {
+		for _, tagged := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s tagged=%t", name, tagged), func(t *testing.T) {
+				t.Parallel()
+				s := Spec{N: 2, Path: "/bin/sh", Args: []string{"-c", c.script}, KeepGoing: c.keepGoing, Prefix: tagged, Stdout: &fullDisk{left: 3}}
+				code, err := Run(ctxT(t), s)
+				require.Equal(t, 1, code)
+				var lost *OutputError
+				require.ErrorAs(t, err, &lost)
+				require.ErrorIs(t, err, syscall.ENOSPC)
+			})
+		}
+	}
+}
+
 func TestLineWriterBoundsALine(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	w := newLineWriter(new(sync.Mutex), &b, 3)
+	w := newLineWriter(newOutput(), &b, 3)
 	chunk := bytes.Repeat([]byte("x"), 1<<16)
 	for range maxLine / len(chunk) {
 		_, err := w.Write(chunk)

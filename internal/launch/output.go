@@ -10,18 +10,38 @@ import (
 // maxLine bounds the buffered part of an unfinished line; a longer line is split.
 const maxLine = 1 << 20
 
-// lineWriter forwards whole lines, each behind the rank's tag, in one Write under a lock
-// that all ranks share: lines of different ranks do not mix. Write is for one goroutine.
+// output serialises what the ranks write to destinations that they share. Who writes gets no
+// error: a rank whose output is not read any longer would be killed by SIGPIPE.
+type output struct {
+	mu   sync.Mutex
+	lost chan error // the first error of a destination
+}
+
+func newOutput() *output { return &output{lost: make(chan error, 1)} }
+
+func (o *output) write(to io.Writer, p []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, err := to.Write(p); err != nil {
+		select {
+		case o.lost <- err:
+		default:
+		}
+	}
+}
+
+// lineWriter forwards whole lines, each behind the rank's tag, in one write: lines of
+// different ranks do not mix. Write is for one goroutine.
 type lineWriter struct {
-	mu  *sync.Mutex
+	all *output
 	to  io.Writer
 	tag []byte
 	buf []byte // an unfinished line
 	out []byte
 }
 
-func newLineWriter(mu *sync.Mutex, to io.Writer, rank int) *lineWriter {
-	return &lineWriter{mu: mu, to: to, tag: []byte("[" + strconv.Itoa(rank) + "] ")}
+func newLineWriter(all *output, to io.Writer, rank int) *lineWriter {
+	return &lineWriter{all: all, to: to, tag: []byte("[" + strconv.Itoa(rank) + "] ")}
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
@@ -42,14 +62,8 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 		w.out = append(w.out, p[:i+1]...)
 		w.buf, p = w.buf[:0], p[i+1:]
 	}
-	if len(w.out) == 0 {
-		return n, nil
-	}
-	w.mu.Lock()
-	_, err := w.to.Write(w.out)
-	w.mu.Unlock()
-	if err != nil {
-		return 0, err
+	if len(w.out) > 0 {
+		w.all.write(w.to, w.out)
 	}
 	return n, nil
 }
@@ -63,12 +77,11 @@ func (w *lineWriter) flush() {
 
 // lockedWriter lets several ranks write to one destination that is not a file.
 type lockedWriter struct {
-	mu *sync.Mutex
-	to io.Writer
+	all *output
+	to  io.Writer
 }
 
 func (w lockedWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.to.Write(p)
+	w.all.write(w.to, p)
+	return len(p), nil
 }

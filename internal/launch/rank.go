@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -42,7 +41,7 @@ type exit struct {
 
 // start starts the process. With Spec.Prefix, or if the destination is not a file, its
 // output passes through pipes; otherwise it writes to the file itself.
-func (r *rank) start(s *Spec, path string, env []string, out *sync.Mutex) error {
+func (r *rank) start(s *Spec, path string, env []string, out *output) error {
 	r.cmd = exec.Command(path, s.Args...)
 	r.cmd.Args[0] = s.Path
 	r.cmd.Dir, r.cmd.Env = s.Dir, env
@@ -72,18 +71,18 @@ func (r *rank) start(s *Spec, path string, env []string, out *sync.Mutex) error 
 	return bound(r.place, r.cmd.Start)
 }
 
-func (r *rank) writer(s *Spec, to io.Writer, mu *sync.Mutex) io.Writer {
+func (r *rank) writer(s *Spec, to io.Writer, out *output) io.Writer {
 	switch f, file := to.(*os.File); {
 	case to == nil:
 		return nil
 	case s.Prefix:
-		w := newLineWriter(mu, to, r.no)
+		w := newLineWriter(out, to, r.no)
 		r.lines = append(r.lines, w)
 		return w
 	case file:
 		return f
 	}
-	return lockedWriter{mu, to}
+	return lockedWriter{out, to}
 }
 
 // wait returns when the process has ended and its output is forwarded. It kills the
@@ -95,15 +94,15 @@ func (r *rank) wait(reaping func(pgid int)) exit {
 	r.reaped = true
 	r.mu.Unlock()
 	reaping(r.cmd.Process.Pid)
-	err := r.cmd.Wait()
+	_ = r.cmd.Wait() // its ProcessState says more
 	for _, w := range r.lines {
 		w.flush()
 	}
 	e := exit{rank: r.no}
 	if ws, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		e.signal, e.code = ws.Signal(), exitSignal+int(ws.Signal())
-	} else if e.code = r.cmd.ProcessState.ExitCode(); e.code == 0 && err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		e.code = 1 // its output could not be forwarded
+	} else {
+		e.code = r.cmd.ProcessState.ExitCode()
 	}
 	return e
 }
