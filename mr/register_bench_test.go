@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/offheap"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -25,5 +26,24 @@ func BenchmarkRegister(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkAlloc is what memory costs that is allocated and freed beside other registrations.
+func BenchmarkAlloc(b *testing.B) {
+	for _, n := range []int{0, 1000, 10000} {
+		b.Run(fmt.Sprintf("beside/%d", n), func(b *testing.B) {
+			d, _ := open(b, "tcp")
+			mem := testutil.Scratch(b, offheap.PageSize)
+			for range n {
+				_, err := d.Register(mem, fabric.AccessAll)
+				require.NoError(b, err)
+			}
+			for b.Loop() {
+				r, err := d.Alloc(offheap.PageSize, fabric.AccessAll, offheap.Scratch)
+				require.NoError(b, err)
+				require.NoError(b, r.Close())
+			}
+		})
 	}
 }

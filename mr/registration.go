@@ -27,6 +27,10 @@ type Registration struct {
 	purpose offheap.Purpose //
 	pin     *runtime.Pinner // of the caller's memory
 
+	// Guarded by the table's mu.
+	within      []*Registration // that own memory in which mem lies
+	parts, open int             // registrations within mem: not released; of these, not closed
+
 	mu   sync.Mutex // guards release
 	done bool
 }
@@ -115,7 +119,7 @@ func (r *Registration) Holds() int { return int(r.state.Load() &^ closing) }
 // Memory of Domain.Alloc must outlive the other registrations of parts of it: while one is
 // open, Close changes nothing, and the error wraps ErrInUse.
 func (r *Registration) Close() error {
-	if r.Live() && r.dom.table.shared(r, true) {
+	if r.Live() && r.dom.table.shared(r) {
 		return &InUseError{Op: "mr: close registration"}
 	}
 	for {
@@ -164,7 +168,7 @@ func (r *Registration) withdraw() error {
 	if errs != nil {
 		return errors.Join(errs...)
 	}
-	if r.dom.table.shared(r, false) {
+	if !r.dom.table.vacate(r) {
 		return &InUseError{Op: "mr: close registration"}
 	}
 	if r.owner >= 0 {

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -29,6 +31,7 @@ type table struct {
 	next  uint32   // first slot never used
 	count uint32   // number of registrations ever made, modulo 2^32
 	live  map[*Registration]struct{}
+	whole []*Registration // of these, those that own their memory, in the order of addresses
 	down  bool
 
 	random [256]byte // read in advance, because a system call is expensive in a virtual machine
@@ -79,6 +82,7 @@ func (t *table) add(r *Registration, finish func(Ref)) error {
 		t.live = map[*Registration]struct{}{}
 	}
 	t.live[r] = struct{}{}
+	t.place(r)
 	t.keys.add(r)
 	p[slot%pageSlots].Store(r)
 	return nil
@@ -88,6 +92,9 @@ func (t *table) add(r *Registration, finish func(Ref)) error {
 func (t *table) withdraw(r *Registration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, w := range r.within {
+		w.open--
+	}
 	slot := r.key.Ref.Slot
 	t.pages[slot/pageSlots].Load()[slot%pageSlots].Store(nil)
 	t.keys.remove(r)
@@ -99,23 +106,51 @@ func (t *table) forget(r *Registration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.live, r)
+	for _, w := range r.within {
+		w.parts--
+	}
 }
 
-// shared reports whether r owns memory in which another registration lies that is not
-// released, or, if open is set, not closed.
-func (t *table) shared(r *Registration, open bool) bool {
-	if !r.owns() {
-		return false
-	}
+// place finds the registrations that own memory of r, or makes r one of those that own theirs.
+// t.mu is held.
+func (t *table) place(r *Registration) {
 	lo := fabric.Addr(r.mem)
+	if r.owns() {
+		t.whole = slices.Insert(t.whole, t.after(lo), r)
+		return
+	}
+	for i := t.after(lo + uint64(len(r.mem)) - 1); i > 0 && fabric.Overlaps(t.whole[i-1].mem, lo, lo+uint64(len(r.mem))); i-- {
+		w := t.whole[i-1]
+		w.parts, w.open = w.parts+1, w.open+1
+		r.within = append(r.within, w)
+	}
+}
+
+// after returns the position of the first registration that owns memory behind addr. t.mu is
+// held.
+func (t *table) after(addr uint64) int {
+	return sort.Search(len(t.whole), func(i int) bool { return fabric.Addr(t.whole[i].mem) > addr })
+}
+
+// shared reports whether another registration that is not closed lies in memory that r owns.
+func (t *table) shared(r *Registration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for x := range t.live {
-		if x != r && fabric.Overlaps(x.mem, lo, lo+uint64(len(r.mem))) && (x.Live() || !open) {
-			return true
-		}
+	return r.open > 0
+}
+
+// vacate reports whether no other registration that is not released lies in memory that r owns,
+// which may then be freed: those to come do not find it.
+func (t *table) vacate(r *Registration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.parts > 0 {
+		return false
 	}
-	return false
+	if i := t.after(fabric.Addr(r.mem)); i > 0 && t.whole[i-1] == r {
+		t.whole = slices.Delete(t.whole, i-1, i)
+	}
+	return true
 }
 
 // find returns the live registration with reference ref, or nil.
