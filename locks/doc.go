@@ -34,7 +34,9 @@
 // A wait that ends with its context is withdrawn from the home and takes no lock.
 //
 // Requests and answers wait behind the messages that the application sends: while no receive
-// takes more than 1 MiB of messages of a rank, they may wait as well.
+// takes more than 1 MiB of messages of a rank, they may wait as well. If the home takes so few
+// that the bound of libraries is reached (rma.Config.Outstanding), requests fail with
+// rma.ErrBusy, and releases are sent when it has taken some.
 //
 // # Stability
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/seed33544411/rma"
 )
@@ -48,8 +49,9 @@ type Locks struct {
 	table  table
 	mine   map[uint64]*Held // requested and held, by serial
 	serial uint64
-	losses map[int]int // by rank: those that have been noticed
-	err    error       // the engine is closed
+	losses map[int]int        // by rank: those that have been noticed
+	late   map[int][]outgoing // by home: see keep
+	err    error              // the engine is closed
 }
 
 // Held is a lock that this rank holds. Its methods may be called from any goroutine.
@@ -79,7 +81,7 @@ var engines sync.Map // *rma.Engine that have Locks
 // Every rank that is a home must call New; requests that arrive before wait for that. An
 // engine has at most one Locks.
 func New(eng *rma.Engine) (*Locks, error) {
-	l := &Locks{eng: eng, table: newTable(), mine: map[uint64]*Held{}, losses: map[int]int{}}
+	l := &Locks{eng: eng, table: newTable(), mine: map[uint64]*Held{}, losses: map[int]int{}, late: map[int][]outgoing{}}
 	if _, has := engines.LoadOrStore(eng, l); has {
 		return nil, fmt.Errorf("locks: %w: the engine has locks already", rma.ErrInvalid)
 	}
@@ -329,9 +331,39 @@ func (l *Locks) send(out []outgoing) {
 			if h := l.mine[a.serial]; h != nil && a.kind == kindLock {
 				l.end(h, err)
 			}
-			out := l.lose(a.to, epoch, err)
+			var out []outgoing
+			if !errors.Is(err, rma.ErrBusy) || !l.keep(a) {
+				out = l.lose(a.to, epoch, err)
+			}
 			l.mu.Unlock()
 			l.send(out)
 		})
 	}
+}
+
+// latePause is the time after which refused frames are sent once more.
+const latePause = 10 * time.Millisecond
+
+// keep handles a frame of this rank to a home that takes so few messages that the engine has
+// refused it. A request has no effect, and what gives up a lock is sent later: the home has
+// granted it. keep returns false for other frames, and for more than a home that grants what
+// was requested can cause. l.mu is held.
+func (l *Locks) keep(a outgoing) bool {
+	kept := l.late[a.to]
+	switch {
+	case a.kind == kindLock:
+		return true
+	case a.kind > kindCancel || len(kept) >= 2*maxRequests:
+		return false
+	}
+	if l.late[a.to] = append(kept, a); len(kept) == 0 {
+		time.AfterFunc(latePause, func() {
+			l.mu.Lock()
+			out := l.late[a.to]
+			delete(l.late, a.to)
+			l.mu.Unlock()
+			l.send(out)
+		})
+	}
+	return true
 }

@@ -169,6 +169,31 @@ func TestLocksBesideOutstanding(t *testing.T) {
 	})
 }
 
+// A release that the engine refuses, because the home takes none of very many messages, comes
+// when it does. Other locks are not affected, and requests fail.
+func TestReleaseIsKept(t *testing.T) {
+	es := jobtest.Open(t, 2, "shm")
+	ls := serve(t, es)
+	ctx := testutil.Context(t, testutil.Limit)
+	id := ID{1, 1}
+	h, err := ls[0].Lock(ctx, id)
+	require.NoError(t, err)
+	other, err := ls[0].Lock(ctx, ID{1, 2})
+	require.NoError(t, err)
+	end := jobtest.BusyWith(t, es[0], es[1], rma.LibraryTags|1)
+	_, err = ls[0].Lock(ctx, ID{1, 3})
+	require.ErrorIs(t, err, rma.ErrBusy)
+	require.NoError(t, h.Unlock(ctx))
+	_, err = ls[1].TryLock(ctx, id)
+	require.ErrorIs(t, err, ErrTaken)
+	end()
+	h, err = ls[1].Lock(ctx, id)
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(ctx))
+	require.NoError(t, other.Unlock(ctx))
+	nothingLeft(t, ls)
+}
+
 // A lock whose writer is lost is broken until a rank recovers it.
 func TestHolderIsLost(t *testing.T) {
 	testutil.EachLink(t, func(t *testing.T, fabric string) {

@@ -68,7 +68,12 @@ func Open(tb testing.TB, n int, fabric string, change ...func(*rma.Config)) []*r
 // stay incomplete until end, which receives them, is called.
 func Busy(tb testing.TB, from, to *rma.Engine) (end func()) {
 	tb.Helper()
-	const tag = 0x62757379
+	return BusyWith(tb, from, to, 0x62757379)
+}
+
+// BusyWith is Busy with messages of that tag.
+func BusyWith(tb testing.TB, from, to *rma.Engine, tag uint32) (end func()) {
+	tb.Helper()
 	ctx := testutil.Context(tb, testutil.Limit)
 	p := from.Peer(to.Rank())
 	var sends []rma.Request
