@@ -117,7 +117,7 @@ type Config struct {
 	// without receives; at least 16. The bound for all peers together is four times as
 	// large. An operation beyond it fails with ErrBusy. Negative: no bound. RMA_OUTSTANDING
 	// overrides it. Zero: 262144, which take less than 0.5 GB. Barriers do not count, and
-	// messages of libraries (see LibraryTags) have a bound of their own, which is as large
+	// messages and signals of libraries (see LibraryTags) have a bound of their own, which is as large
 	// and at least 262144: operations that are left incomplete do not stop them.
 	Outstanding int
 

@@ -42,7 +42,7 @@ type Engine struct {
 	// attention counts the waits for any peer, during which all connected peers are polled.
 	attention   atomic.Int32
 	outstanding atomic.Int64    // see pending.Budget
-	libraries   atomic.Int64    // the same of messages of libraries
+	libraries   atomic.Int64    // the same of messages and signals of libraries
 	remains     closers         // resources left by connections that are over; the owner's
 	rings       *eager.Budget   // memory of rings that follow the traffic; nil: they do not
 	pins        []*message.Pins // by link: memory that messages use and the application did not register

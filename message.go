@@ -235,8 +235,9 @@ type ShortBufferError = message.ShortBufferError
 
 // LibraryTags is the first of the tags that are reserved for libraries built on this
 // package, such as rmanet. Receives of any tag (Peer.Recv, Engine.Recv) do not match
-// messages with this tag or a greater one. Such messages, except those of a Batch, are
-// counted apart from the application's operations: see Config.Outstanding.
+// messages with this tag or a greater one. Such messages, except those of a Batch, and
+// signals by LibrarySignal are counted apart from the application's operations: see
+// Config.Outstanding.
 const LibraryTags = message.LibraryTags
 
 // ErrNoSender says that a receive from any rank can get no message, because every other

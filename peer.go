@@ -51,7 +51,7 @@ type Peer struct {
 	one     initiator.Queue
 	msg     hub.Conversation
 	budget  pending.Budget // of both
-	library pending.Budget // of messages of libraries
+	library pending.Budget // of messages and signals of libraries
 }
 
 // carrier describes the link over which a connection was made: mostly that of the peer.

@@ -196,7 +196,7 @@ func numberRails(e *Engine) {
 	}
 }
 
-// libraryOutstanding is the least bound of the incomplete messages of libraries with one
+// libraryOutstanding is the least bound of the incomplete messages and signals of libraries with one
 // peer. Their own protocols bound those with peers that keep them; this one bounds the memory
 // that others can make them use.
 const libraryOutstanding = 1 << 18

@@ -123,6 +123,13 @@ func (p *Peer) Signal(sig Remote, op SignalOp, value uint64) Request {
 	return signalWithin(p, sig, op, value, &p.budget)
 }
 
+// LibrarySignal is Peer.Signal for libraries built on this package: it counts with their
+// messages, apart from the application's operations (see LibraryTags).
+// Hot path.
+func LibrarySignal(p *Peer, sig Remote, op SignalOp, value uint64) Request {
+	return signalWithin(p, sig, op, value, &p.library)
+}
+
 // noBound is a budget that is never used up.
 var noBound pending.Budget
 

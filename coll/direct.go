@@ -77,7 +77,7 @@ func (b *board) unlock() {
 	b.mu.Unlock()
 	for ; wakes != 0; wakes &= wakes - 1 {
 		r := bits.TrailingZeros64(wakes)
-		b.t.eng.Peer(b.t.ranks[r]).Signal(b.members[r].wake.At(0), rma.SignalSet, 1).Then(ignore)
+		rma.LibrarySignal(b.t.eng.Peer(b.t.ranks[r]), b.members[r].wake.At(0), rma.SignalSet, 1).Then(ignore)
 	}
 }
 

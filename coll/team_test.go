@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/jobtest"
+	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -405,6 +406,31 @@ func TestTeamBesideOutstanding(t *testing.T) {
 		})
 		end()
 	})
+}
+
+// wakes wakes a rank.
+func wakes(b *board, rank int) {
+	b.mu.Lock()
+	b.wakes |= 1 << rank
+	b.unlock()
+}
+
+// Nor do they keep a rank from being woken.
+func TestWakesBesideOutstanding(t *testing.T) {
+	es := jobtest.Open(t, 2, "shm", func(c *rma.Config) { c.Outstanding = 16 })
+	ctx := testutil.Context(t, testutil.Limit)
+	ts := worlds(t, es)
+	each(t, ts, func(_ int, team *Team) error { return settled(ctx, team, "") })
+	end := jobtest.Busy(t, es[0], es[1])
+	b := ts[0].t.board
+	wake, err := ts[1].t.s.wake()
+	require.NoError(t, err)
+	for range 200 { // some of the signals are posted, instead of stored in the call
+		onesided.Store64(wake.Bytes(), 0)
+		wakes(b, 1)
+		testutil.Eventually(t, testutil.Limit, func() bool { return onesided.Load64(wake.Bytes()) == 1 }, "the signal")
+	}
+	end()
 }
 
 // A Split that fails on a rank, because its context ends, fails on the others, too, also if that rank
