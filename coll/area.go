@@ -24,6 +24,8 @@ const (
 	tellBits = 24
 	// tellEnd is the count of a rank that has completed the operation.
 	tellEnd = 1<<tellBits - 1
+	// tellBack is the bit of a word whose rank tells it no more: see board.withdraw.
+	tellBack = 1 << 63
 	// areaMax is the size of the area of a rank, of more than few ranks such that those of a
 	// host are areasMax, in bytes.
 	areaMax, areasMax = 1 << 20, 16 << 20
@@ -144,10 +146,11 @@ type gate struct {
 // b.mu is held.
 func (b *board) told(rank int, flag, want uint64) bool {
 	at := b.area.lineOf(rank, flag) + tellSize - 8
-	if onesided.Load64(b.came[at:]) >= want {
+	word := onesided.Load64(b.came[at:])
+	if word >= want && word < tellBack {
 		return true
 	}
-	b.next = wait{at, want}
+	b.next = wait{at, want, word >= tellBack}
 	return false
 }
 
@@ -220,7 +223,7 @@ func (b *board) tellsOther(mine call, rank int, line []byte) error {
 func (b *board) waitsFor(o *operation, peer int) bool {
 	word := onesided.Load64(b.came[b.area.lineOf(peer, o.flag)+tellSize-8:])
 	for i := range o.plan.steps {
-		if s := &o.plan.steps[i]; s.kind == stepWait && int(s.peer) == peer && word < o.flag<<tellBits|uint64(s.slot) {
+		if s := &o.plan.steps[i]; s.kind == stepWait && int(s.peer) == peer && (word < o.flag<<tellBits|uint64(s.slot) || word >= tellBack) {
 			return true
 		}
 	}

@@ -84,10 +84,11 @@ type board struct {
 	want atomic.Uint64
 }
 
-// wait is what an operation waits for: a flag of at least a value.
+// wait is what an operation waits for: a flag of at least a value, below tellBack.
 type wait struct {
 	at   int // offset in the board
 	want uint64
+	back bool // the flag will not come: its rank fails
 }
 
 // admitted is what a board knows of an operation since the last one in which all ranks have
@@ -268,11 +269,12 @@ func (b *board) run() {
 		if !ok {
 			b.at.Store(int64(b.next.at))
 			b.want.Store(b.next.want)
-			if wrong == nil && b.spinning == 0 && b.awaiting < 0 {
+			looks := wrong == nil && b.spinning == 0 && !b.next.back // else the revocation ends the operation
+			if looks && b.awaiting < 0 {
 				b.await()
 				return
 			}
-			if wrong == nil && b.spinning == 0 && !b.noted {
+			if looks && !b.noted {
 				b.sleeps(true) // the engine looks for an earlier flag, and will then for this one
 				continue
 			}
@@ -314,7 +316,7 @@ func (b *board) perform(o *operation) (wrong error, ok bool) {
 		case stepRecv, stepTake:
 			end := base + (int(s.line)+1)*lineSize
 			if flag := onesided.Load64(b.came[end-8:]); flag < o.flag {
-				b.next = wait{end - 8, o.flag}
+				b.next = wait{at: end - 8, want: o.flag}
 				return nil, false
 			} else if flag > o.flag {
 				return &rma.PeerError{Rank: b.t.ranks[s.peer], Op: o.kind.String(), Err: ErrProtocol}, false
@@ -456,7 +458,7 @@ func (o *operation) spin() {
 func (b *board) spin(flag uint64) {
 	sp := cpu.Spinner{Policy: &flagSpins, Contention: b.t.s.contention}
 	for steps := 1; b.over.Load() < flag && !b.dead.Load(); steps++ {
-		if b.look(wait{int(b.at.Load()), b.want.Load()}) {
+		if b.look(wait{at: int(b.at.Load()), want: b.want.Load()}) {
 			b.mu.Lock()
 			b.run()
 			sp.Reset()
@@ -482,7 +484,7 @@ func (b *board) look(w wait) bool {
 		n = 1
 	}
 	for range n {
-		if onesided.Load64(word) >= w.want {
+		if v := onesided.Load64(word); v >= w.want && v < tellBack {
 			return true
 		}
 	}

@@ -171,3 +171,45 @@ func TestHeld(t *testing.T) {
 		})
 	}
 }
+
+// A rank takes back what it has told while another one, which waits for that, fails, before the
+// engine of the latter has seen that it is to look for nothing. The memory is released when the
+// team is closed.
+func TestBothFail(t *testing.T) {
+	t.Parallel()
+	ctx := testutil.Context(t, testutil.Limit)
+	es := job(t, 2, "shm")
+	worlds(t, es)
+	made := make([]*Team, 2)
+	each(t, made, func(r int, _ *Team) (err error) {
+		made[r], err = New(ctx, es[r], []int{0, 1}, "pair")
+		return err
+	})
+	each(t, made, func(_ int, team *Team) error { return settled(ctx, team, bySingle) })
+	c := made[1].t
+	b := c.board
+	waits := StartBcast(made[1], 0, make([]int64, writerElements))
+	flag := uint64(0)
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		flag = b.last
+		return b.awaiting == b.area.lineOf(0, flag)+tellSize-8
+	}, "the engine looks for what rank 0 tells")
+	failed := make(chan struct{})
+	es[1].Peer(1).SendFunc(1, nil, func(error) { // meanwhile the engine does nothing else
+		defer close(failed)
+		other := made[0].t.board
+		other.mu.Lock() // so that it keeps its memory
+		defer other.mu.Unlock()
+		c.revoke(rma.ErrGivenUp)
+		other.exposed = flag
+		other.withdraw()
+	})
+	_, err := es[1].Peer(1).RecvTag(1, nil).Wait(ctx)
+	require.NoError(t, err)
+	<-failed
+	require.ErrorIs(t, waits.Wait(ctx), rma.ErrGivenUp)
+	require.NoError(t, made[1].Close())
+	testutil.Eventually(t, testutil.Limit, b.released.Load, "the memory to be released")
+}

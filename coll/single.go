@@ -366,7 +366,7 @@ func (b *board) write(o *operation, s *step) (wrong error, ok bool) {
 // withdraw says that memory which others may be accessing changes from now on, as its operation has
 // failed: what this rank has told about it is told no more. Who has read looks once more whether it
 // is still told, and otherwise waits for the revocation, which has been sent; for those who write, see writerTo.
-// b.mu is held.
+// The engine of a rank that waits for more lets go of the word, as of one that fail has changed. b.mu is held.
 func (b *board) withdraw() {
 	if b.exposed == 0 {
 		return
@@ -374,7 +374,7 @@ func (b *board) withdraw() {
 	at := b.area.lineOf(b.t.rank, b.exposed)
 	for r, mem := range b.area.mems {
 		if r != b.t.rank {
-			onesided.Release64(mem[at+tellSize-8:], b.exposed<<tellBits)
+			onesided.Release64(mem[at+tellSize-8:], tellBack|b.exposed<<tellBits)
 		}
 	}
 	b.fence.Add(1)
