@@ -612,6 +612,32 @@ func TestListsGivenUpInFlightAreRefused(t *testing.T) {
 	})
 }
 
+// A flush waits for the puts and gets of a batch, but not for its messages.
+func TestFlushAndABatch(t *testing.T) {
+	onNetworks(t, 2, []string{"sim"}, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		mems, keys := share(t, es, 4096)
+		p := es[0].Peer(1)
+		b := p.Batch()
+		for range 3 {
+			b.Put(keys[1].At(b.Len()*64), mems[0].Slice(b.Len()*64, 64))
+			b.Get(mems[0].Slice(2048+b.Len()*64, 64), keys[1].At(b.Len()*64))
+			b.Add(2, make([]byte, 8<<20)) // waits for its receive
+		}
+		testutil.Fill(mems[0].Bytes()[:192], 1, 0)
+		sent := b.Send()
+		require.NoError(t, p.Flush().Wait(ctx))
+		require.NoError(t, testutil.Verify(mems[1].Bytes()[:192], 1, 0))
+		require.NoError(t, testutil.Verify(mems[0].Bytes()[2048:][:192], 1, 0))
+		require.False(t, sent.Done())
+		for range 3 {
+			_, err := es[1].Peer(0).RecvTag(2, make([]byte, 8<<20)).Wait(ctx)
+			require.NoError(t, err)
+		}
+		require.NoError(t, sent.Wait(ctx))
+	})
+}
+
 // A batch that is sent again repeats its messages, as its puts and gets, with what their
 // memory then holds, in every mode; also from a rank to itself.
 func TestBatchIsSentAgain(t *testing.T) {

@@ -50,13 +50,20 @@ func (e *Engine) Complete(c *fabric.Completion) bool {
 // EndPart records the end of one of the Parts of o. Owner's.
 func (o *Op) EndPart(err error) {
 	o.q.eng.prog.AssertOwned()
+	o.keep(err)
+	if o.more.others--; o.more.others == 0 && o.more.ended {
+		o.Finish()
+	}
+}
+
+// keep keeps the first error of o and of what belongs to it.
+func (o *Op) keep(err error) {
 	if o.Err == nil {
 		o.Err = err
 	}
-	o.unpend()
 }
 
-// unpend records the end of one request or part of o.
+// unpend records the end of one request of o.
 func (o *Op) unpend() {
 	if o.pending--; o.pending == 0 && !o.queued {
 		o.end()
@@ -85,7 +92,8 @@ func (o *Op) end() {
 	if o.more != nil && o.more.whole != nil {
 		w, err := o.more.whole, o.Err
 		o.Drop()
-		w.EndPart(err)
+		w.keep(err)
+		w.unpend()
 		return
 	}
 	q := o.q
@@ -108,13 +116,15 @@ func (o *Op) end() {
 	if o.more == nil || !o.more.apart {
 		q.counts.count(o)
 	}
-	if q.flushes.list.head == nil {
-		o.Finish()
-		return
-	}
 	epoch, err := o.epoch, o.Err
-	o.Finish()
-	q.flushes.ended(epoch, err)
+	if o.more != nil && o.more.others > 0 {
+		o.more.ended = true
+	} else {
+		o.Finish()
+	}
+	if q.flushes.list.head != nil {
+		q.flushes.ended(epoch, err)
+	}
 }
 
 // spoil ends the first operation of the list, which the link cannot execute.

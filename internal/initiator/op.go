@@ -111,9 +111,9 @@ func (o *Op) slice() {
 // Operands sets the operands of an atomic of the link.
 func (o *Op) Operands(compare, operand uint64) { o.compare, o.operand = compare, operand }
 
-// Parts makes o wait for n other parts of the same request as well. EndPart reports the end
-// of each. Before Queue.Post.
-func (o *Op) Parts(n int) { o.pending = int32(n) }
+// Parts makes the request of o wait for n other parts as well. EndPart reports the end of each.
+// Flushes wait for o alone. Before Queue.Post.
+func (o *Op) Parts(n int) { o.extend().others = n }
 
 // Cursor describes transfers of several pieces or requests, instead of Local and Remote.
 func (o *Op) Cursor() *onesided.Cursor { return &o.extend().cur }

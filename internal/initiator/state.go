@@ -96,8 +96,10 @@ type extra struct {
 	acc      accumulate
 	grouped
 	divided
-	whole *Op  // this is a piece of
-	apart bool // not counted
+	whole  *Op  // this is a piece of
+	apart  bool // not counted
+	others int  // other parts of the request, which have not ended
+	ended  bool // all of it but these
 }
 
 // phase is the progress of an operation of several steps.
