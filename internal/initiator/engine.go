@@ -224,6 +224,7 @@ func (q *Queue) Renew() []fabric.Region {
 	q.full, q.fenced, q.loose = false, false, 0
 	q.control, q.words, q.requests, q.serving = control{q: q}, words{}, requester{q: q}, server{q: q}
 	q.rails = Rails{q: q}
+	q.small.Store(0)
 	return old
 }
 

@@ -192,7 +192,7 @@ func (x *Rails) plan(o *Op, d *divided) bool {
 		lens[d.way] = n
 	}
 	if n < DivideFrom && t.settled(can) {
-		x.small.And(^(1 << bits.Len32(o.sge.Len)))
+		x.q.small.And(^(1 << bits.Len32(o.sge.Len)))
 	}
 	return timed
 }

@@ -1,6 +1,7 @@
 package initiator
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -151,6 +152,22 @@ func TestShortOperationsLookElsewhere(t *testing.T) {
 		require.LessOrEqual(t, i, smallTurns)
 		x.turn()
 	}
+}
+
+// Callers ask whether short operations look elsewhere while the queue gets another connection.
+func TestLookElsewhereBesideAReset(t *testing.T) {
+	const times = 1000
+	a, _ := pair(t, sim.Options{})
+	var g sync.WaitGroup
+	g.Go(func() {
+		for range times {
+			Elsewhere(&a.Queue, WholeFrom)
+		}
+	})
+	for range times {
+		a.Prog.Do(func() { a.Queue.Renew() })
+	}
+	g.Wait()
 }
 
 // What a stall has made of a rail's estimate does not keep the rail out of use for ever while

@@ -238,7 +238,7 @@ func (x *Rails) forget(i int) {
 }
 
 // look has operations that are too short to be divided try other ways, if it is time.
-func (x *Rails) look() { x.small.Store(1<<bits.Len32(DivideFrom) - 1) }
+func (x *Rails) look() { x.q.small.Store(1<<bits.Len32(DivideFrom) - 1) }
 
 // turn counts an operation.
 func (x *Rails) turn() {
@@ -256,5 +256,5 @@ func (x *Rails) turn() {
 // another rail than rail 0: they need keys of all rails. Any goroutine may call it.
 // Hot path.
 func Elsewhere(q *Queue, n int) bool {
-	return n >= WholeFrom && q.rails.small.Load()>>bits.Len32(uint32(n))&1 != 0
+	return n >= WholeFrom && q.small.Load()>>bits.Len32(uint32(n))&1 != 0
 }

@@ -374,6 +374,7 @@ type Queue struct {
 	groups   groups
 	flushes  flushes
 	rails    Rails
+	small    atomic.Uint32 // set of logarithms of sizes that may be sent over other rails than rail 0
 	counts   Counts
 }
 
@@ -555,7 +556,6 @@ type Rails struct {
 	tried [32]trial     // by the logarithm of the size
 	some  bool          // there was a rail
 	turns uint          // operations of any kind, once there was one
-	small atomic.Uint32 // set of logarithms of sizes that may be sent over other rails than rail 0
 }
 
 // rail is one connection.
