@@ -221,7 +221,8 @@ func (k Key) Slice(off, n int) Span { return k.At(off).Span(n) }
 
 // Put copies src to dst, in the peer's memory. The request is complete when the data has
 // been placed there; until then src belongs to the engine. Errors come with the request:
-// see PeerError. Put does not allocate or block.
+// see PeerError. A rank that puts to itself must not let src and dst overlap; the same holds for
+// Get, and for the pieces of PutV, GetV and their like. Put does not allocate or block.
 // Hot path.
 func (p *Peer) Put(dst Remote, src Buffer) Request {
 	return p.move(initiator.Put, dst, src)
