@@ -39,7 +39,7 @@ func TestColl(t *testing.T) {
 	require.Contains(t, out, "compact")
 	for bad, says := range map[string]string{"--ops fold": `operation "fold"`, "--ops=": "no operation", "--sizes 7": "size 7", "--sizes=": "empty list", "--ranks 0": "0 ranks",
 		"--ranks 300": "300 ranks: want 1 to 256", "--ranks=": "--ranks", "--fabric x": "x", "--format xml": "xml", "--rounds 0": "0 rounds", "--rounds 1001": "1001 rounds",
-		"--time 0s": "0s for a series", "--time 2m": "2m0s for a series", "--ranks 2,0": "0 ranks", "--choice --ranks 65": "65 ranks", "--sizes 1G --ranks 2": "of 2 ranks together",
+		"--time 0s": "0s for a series", "--time 2m": "2m0s for a series", "--ranks 2,0": "0 ranks", "--choice --ranks 65": "65 ranks", "--choice --ranks 2,1": "1 ranks: the choice", "--sizes 1G --ranks 2": "of 2 ranks together",
 		"--sizes 64M --ranks 16": "of 16 ranks together",
 		"--ranks 2 --hosts 3":    "2 ranks on 3 hosts", "--hosts -1": "-1 hosts", "--hosts 0": "0 hosts", "--hosts 2 --fabric shm": "other hosts", "--hosts 2 --peers mpich": "not with --hosts",
 		"--bind spread": `binding "spread": want one of [auto none scatter compact]`} {

@@ -109,8 +109,8 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: shm does not reach other hosts", ErrRequest)
 	case r.Copies && r.Fabric != "shm":
 		return fmt.Errorf("%w: copies over %s: want shm", ErrRequest, r.Fabric)
-	case r.Choice && r.Ranks > maxPredicted:
-		return fmt.Errorf("%w: %d ranks: the choice is predicted for up to %d", ErrRequest, r.Ranks, maxPredicted)
+	case r.Choice && (r.Ranks < 2 || r.Ranks > maxPredicted):
+		return fmt.Errorf("%w: %d ranks: the choice is predicted for 2 to %d", ErrRequest, r.Ranks, maxPredicted)
 	case r.Call != "" && !slices.Contains(Calls, r.Call):
 		return fmt.Errorf("%w: call %q: want %s", ErrRequest, r.Call, strings.Join(Calls, ", "))
 	case r.Rounds < 1 || r.Rounds > 1000:
