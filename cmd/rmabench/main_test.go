@@ -158,6 +158,18 @@ func TestUsageErrors(t *testing.T) {
 	succeeds(t, fast("lat", "--sizes", "8", "--label", strings.Repeat("x", 200))...)
 }
 
+// A result that cannot be written ends the run, and its error is all that is said.
+func TestWriterThatFails(t *testing.T) {
+	t.Parallel()
+	closed, err := os.Create(filepath.Join(t.TempDir(), "closed"))
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	var errs bytes.Buffer
+	code := run(testutil.Context(t, testutil.Limit), fast("lat", "--sizes", "8:4M"), streams{strings.NewReader(""), closed, &errs})
+	require.Equal(t, exitFailed, code)
+	require.Equal(t, "rmabench: write "+closed.Name()+": file already closed\n", errs.String())
+}
+
 // A rank that the commands lack is a wrong use: its process does not run these tests again.
 func TestUnknownRankIsWrongUse(t *testing.T) {
 	t.Parallel()

@@ -116,8 +116,8 @@ func ranks(arg string, n int, fabric string, env ...string) launch.Spec {
 
 // localRanks runs spec.Path, or this program, as the ranks of spec, with the request on standard input. It
 // passes every line of their standard output to take, which reports whether the line was a
-// result; other lines go to stderr. If ctx ends, that is the error, and what the ranks write
-// from then on is dropped: it says that others have ended.
+// result; other lines go to stderr. If ctx ends or take fails, that is the error, and what the
+// ranks write from then on is dropped: it says that others have ended.
 func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer, take func([]byte) (bool, error)) error {
 	if spec.Path == "" {
 		self, err := os.Executable()
@@ -130,10 +130,10 @@ func localRanks(ctx context.Context, spec launch.Spec, req any, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	stderr = &untilEnd{ctx, stderr}
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	stderr = &untilEnd{ctx, stderr}
 	out := &lines{take: take, other: stderr, fail: cancel}
 	spec.Stdin, spec.Stdout, spec.Stderr = bytes.NewReader(in), out, stderr
 	code, err := launch.Run(ctx, spec)
