@@ -332,6 +332,18 @@ func TestUnderALauncher(t *testing.T) {
 	require.NoError(t, err, errs.String())
 	require.Zero(t, code)
 	require.Contains(t, out.String(), `"fabric":"tcp"`)
+
+	// The directory of the results exists where rank 0 is.
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "0", "results"), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "1"), 0o755))
+	errs.Reset()
+	_, err = launch.Run(testutil.Context(t, testutil.Limit), launch.Spec{
+		N: 2, Path: "/bin/sh", Dir: dir, Args: append([]string{"-c", `cd $RMA_RANK && exec "$0" "$@"`, self}, fast("lat", "--sizes", "8", "--out", "results/lat")...),
+		Env: []string{envCommand + "=1"}, Stderr: &errs, Timeout: testutil.Limit,
+	})
+	require.NoError(t, err, errs.String())
+	require.FileExists(t, filepath.Join(dir, "0", "results", "lat"))
 	out.Reset()
 	errs.Reset()
 	code, err = launch.Run(testutil.Context(t, 60*time.Second), launch.Spec{

@@ -19,6 +19,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // sink writes results to standard output, or to a file that appears completely or not at
@@ -133,8 +134,11 @@ func writeFile(path string, b []byte) error {
 }
 
 // writable returns an error if a command cannot write the files of --out and --html: before it
-// measures.
+// measures. In a job, rank 0 writes them.
 func writable(fl *pflag.FlagSet) error {
+	if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
+		return nil
+	}
 	value := func(name string) string {
 		if f := fl.Lookup(name); f != nil {
 			return f.Value.String()
