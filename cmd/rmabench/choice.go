@@ -206,6 +206,8 @@ func (f *choiceFlags) ofColl(changed func(string) bool) error {
 		return errors.New("--size requires --coll or --rails")
 	case f.coll != "" && f.op != choice.OpMessage:
 		return errors.New("--op: not with --coll")
+	case f.hosts < 1:
+		return fmt.Errorf("--hosts %d: want 1 or more", f.hosts)
 	case f.latency < 0:
 		return fmt.Errorf("--latency %v: want a positive time", f.latency)
 	}

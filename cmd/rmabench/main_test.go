@@ -151,6 +151,9 @@ func TestUsageErrors(t *testing.T) {
 	} {
 		refused(t, says, strings.Fields(args)...)
 	}
+	for _, args := range []string{"--time 0s", "--count 0"} {
+		refused(t, "want positive values", append([]string{"report", "--fabrics", "shm", "--choice", "none", "--tests", "rate", "--ops", "put"}, strings.Fields(args)...)...)
+	}
 	for _, label := range []string{strings.Repeat("x", 201), "\xff"} { // which the readers of results refuse
 		refused(t, "200 bytes of UTF-8", "lat", "--label", label)
 		refused(t, "200 bytes of UTF-8", "report", "--fabrics", "shm", "--label", label)

@@ -145,6 +145,9 @@ func (f *reportFlags) requests(changed func(string) bool) ([]bench.Request, erro
 	if err := errors.Join(oneOf("tests", f.tests, []string{"lat", "bw", "rate"}), oneOf("ops", f.ops, []string{"put", "get", "send", "eager", "fadd", "cas"})); err != nil {
 		return nil, err
 	}
+	if f.time <= 0 || f.count <= 0 {
+		return nil, errors.New("--time and --count: want positive values")
+	}
 	if f.budget <= 0 {
 		return nil, fmt.Errorf("--choice-budget %v: want a positive time", f.budget)
 	}

@@ -52,7 +52,7 @@ func ParseRails(s string) (rails []logp.Rail, err error) {
 			return nil, fmt.Errorf("rail %q: %w: want LATENCY:MB/S, such as 20us:28", item, err)
 		}
 		mbs, err := strconv.ParseFloat(rate, 64)
-		if err != nil || !(mbs > 0) || math.IsInf(1e3/mbs, 0) {
+		if err != nil || !(mbs > 0) || math.IsInf(mbs, 0) || math.IsInf(1e3/mbs, 0) {
 			return nil, fmt.Errorf("rail %q: rate %q: want a positive number of MB/s, as in 20us:28", item, rate)
 		}
 		rails = append(rails, logp.Rail{Latency: float64(l), PerByte: 1e3 / mbs})
