@@ -72,6 +72,18 @@ func plain(s string) string {
 	return "\n" + strings.Join(lines, "\n") + "\n"
 }
 
+// make help lists each target that has a description.
+func TestMakeHelpListsEveryTarget(t *testing.T) {
+	b, err := os.ReadFile("../../Makefile")
+	require.NoError(t, err)
+	help := regexp.MustCompile(`awk .* '/(\^.+)/\{printf`).FindSubmatch(b)
+	require.NotNil(t, help)
+	listed := regexp.MustCompile(string(help[1]))
+	for _, target := range regexp.MustCompile(`(?m)^[^\s#=]+:.*## `).FindAllString(string(b), -1) {
+		require.Regexp(t, listed, target)
+	}
+}
+
 // Links between pages lead to existing pages and headings.
 func TestLinksInPagesLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
