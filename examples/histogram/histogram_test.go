@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) {
 		"skew":  func(ctx context.Context) error { return run(ctx, options{values: 1000, buckets: 37, skew: true}) },
 		"few":   func(ctx context.Context) error { return run(ctx, options{values: 1, buckets: 4}) },
 		"small": func(ctx context.Context) error { return run(ctx, options{values: 1, buckets: 1}) },
+		"huge":  func(ctx context.Context) error { return run(ctx, options{values: math.MaxInt, buckets: 2}) },
 	})
 }
 
@@ -37,11 +39,13 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func TestTooFewBuckets(t *testing.T) {
+func TestRefuses(t *testing.T) {
 	t.Parallel()
-	out, _, err := launchtest.Job{N: 2, Role: "small", Fabric: "shm"}.Run(t)
-	require.Error(t, err)
-	require.Contains(t, out, "one bucket for each of 2 ranks")
+	for role, says := range map[string]string{"small": "one bucket for each of 2 ranks", "huge": "and at most 1073741824"} {
+		out, _, err := launchtest.Job{N: 2, Role: role, Fabric: "shm"}.Run(t)
+		require.Error(t, err)
+		require.Contains(t, out, says)
+	}
 }
 
 // Every bucket lies with the rank whose share it is.

@@ -42,6 +42,8 @@ import (
 	"github.com/seed33544411/rma/examples/internal/command"
 )
 
+const most = 1 << 30 // values, or buckets
+
 type options struct {
 	values, buckets int
 	skew            bool
@@ -61,8 +63,8 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer eng.Close()
-	if o.values < 1 || o.buckets < eng.Size() {
-		return fmt.Errorf("want at least one value, and one bucket for each of %d ranks", eng.Size())
+	if o.values < 1 || o.buckets < eng.Size() || max(o.values, o.buckets) > most {
+		return fmt.Errorf("want at least one value, and one bucket for each of %d ranks, and at most %d", eng.Size(), most)
 	}
 	mine := values(eng.Rank(), o)
 	serial := make([]uint64, o.buckets)

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ func TestMain(m *testing.M) {
 		"many":    whole(options{keys: 1000, ops: 2000, servers: 1, clients: 1, writes: 0.01}),
 		"one key": whole(options{keys: 1, ops: 60, servers: 1, clients: 3, writes: 0.5}),
 		"idle":    whole(options{keys: 1, ops: 1, servers: 2, clients: 1}),
+		"huge":    whole(options{keys: math.MaxInt, ops: 1, servers: 1, clients: 1}),
+		"nan":     whole(options{keys: 1, ops: 1, servers: 1, clients: 1, writes: math.NaN()}),
 		"calls":   pair(calls),
 		"torn":    pair(tear),
 		"hammer":  hammer,
@@ -88,6 +91,15 @@ func TestPairs(t *testing.T) {
 				t.Log(out)
 			})
 		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"huge", "nan"} {
+		out, _, err := launchtest.Job{N: 1, Role: role, Fabric: "shm"}.Run(t)
+		require.Error(t, err)
+		require.Contains(t, out, "want 1 to 1073741824 keys, ")
 	}
 }
 

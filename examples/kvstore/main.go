@@ -72,6 +72,8 @@ import (
 	"github.com/seed33544411/rma/examples/internal/command"
 )
 
+const maxKeys = 1 << 30
+
 type options struct {
 	keys, ops, servers, clients int
 	writes                      float64       // part of the operations
@@ -95,8 +97,8 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer eng.Close()
-	if o.keys < 1 || o.ops < 1 || o.writes < 0 || o.writes > 1 {
-		return fmt.Errorf("want at least one key and one operation, and a fraction of writes from 0 to 1")
+	if o.keys < 1 || o.keys > maxKeys || o.ops < 1 || !(o.writes >= 0 && o.writes <= 1) || o.alone <= 0 {
+		return fmt.Errorf("want 1 to %d keys, at least one operation, a fraction of writes from 0 to 1, and a positive time", maxKeys)
 	}
 	// Half of all slots stay free.
 	l := layout{servers: o.servers, size: eng.Size(), clients: o.clients, buckets: 1 + 2*o.keys/(slots*max(1, o.servers))}

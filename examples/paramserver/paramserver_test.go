@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		"parts":  run(func(o *options) { o.servers = 2 }),
 		"early":  run(func(o *options) { o.steps = 3 }),
 		"idle":   run(func(o *options) { o.servers = 2 }),
+		"huge":   run(func(o *options) { o.params = math.MaxInt }),
 	})
 }
 
@@ -68,6 +69,13 @@ func TestNobodyWorks(t *testing.T) {
 	out, _, err := launchtest.Job{N: 2, Role: "idle", Fabric: "shm"}.Run(t)
 	require.Error(t, err)
 	require.Contains(t, out, "want between 1 server and 1, for 2 ranks, not 2")
+}
+
+func TestTooManyParameters(t *testing.T) {
+	t.Parallel()
+	out, _, err := launchtest.Job{N: 2, Role: "huge", Fabric: "shm"}.Run(t)
+	require.Error(t, err)
+	require.Contains(t, out, "one per server, and at most 16384")
 }
 
 // Parts cover the parameters, each once, and fit into windows.

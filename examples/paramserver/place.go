@@ -6,6 +6,8 @@ import (
 	"github.com/seed33544411/rma"
 )
 
+const most = 1 << 14 // parameters: the data of a worker is quadratic
+
 // place says which ranks serve and which work: the first ones hold a part of the
 // parameters each, the others compute. A job of one rank does both.
 type place struct {
@@ -16,8 +18,8 @@ func (p place) check() error {
 	switch {
 	case p.servers < 1 || p.servers > max(1, p.size-1):
 		return fmt.Errorf("want between 1 server and %d, for %d ranks, not %d", max(1, p.size-1), p.size, p.servers)
-	case p.params < p.servers:
-		return fmt.Errorf("want at least %d parameters, one per server", p.servers)
+	case p.params < p.servers || p.params > most:
+		return fmt.Errorf("want at least %d parameters, one per server, and at most %d", p.servers, most)
 	}
 	return nil
 }

@@ -53,6 +53,8 @@ import (
 	"github.com/seed33544411/rma/examples/internal/command"
 )
 
+const most = 1 << 30 // numbers per rank
+
 type options struct {
 	numbers int
 	kind    string
@@ -104,8 +106,8 @@ func run(ctx context.Context, o options) error {
 
 // generate returns the numbers of a rank.
 func generate(rank, ranks int, o options) ([]uint64, error) {
-	if o.numbers < 0 {
-		return nil, fmt.Errorf("%d numbers", o.numbers)
+	if o.numbers < 0 || o.numbers > most {
+		return nil, fmt.Errorf("%d numbers: want 0 to %d", o.numbers, most)
 	}
 	rng := rand.New(rand.NewPCG(o.seed, uint64(rank)))
 	v := make([]uint64, o.numbers)

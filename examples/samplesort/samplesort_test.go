@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 	}
 	roles["one"] = func(ctx context.Context) error { return run(ctx, options{numbers: 1, kind: "random"}) }
 	roles["nothing"] = func(ctx context.Context) error { return run(ctx, options{kind: "random"}) }
+	roles["huge"] = func(ctx context.Context) error { return run(ctx, options{numbers: math.MaxInt, kind: "equal"}) }
 	launchtest.Main(m, roles)
 }
 
@@ -50,6 +52,13 @@ func TestSorts(t *testing.T) {
 			require.LessOrEqual(t, rel, 2.0)
 		})
 	}
+}
+
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	out, _, err := launchtest.Job{N: 1, Role: "huge", Fabric: "shm"}.Run(t)
+	require.Error(t, err)
+	require.Contains(t, out, "want 0 to 1073741824")
 }
 
 // Pieces of all ranks lie between the same splitters.
