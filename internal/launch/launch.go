@@ -158,7 +158,7 @@ func listen(network string) (ln net.Listener, root, dir string, err error) {
 	switch network {
 	case "", "unix":
 		if dir, err = os.MkdirTemp("", "rma-"); err != nil {
-			return nil, "", "", fmt.Errorf("launch: directory of the wire-up socket: %w", err)
+			return nil, "", "", fmt.Errorf("launch: directory of the wire-up socket: %w (another TMPDIR, or tcp, may help)", err)
 		}
 		path := filepath.Join(dir, "s")
 		if ln, err = net.Listen("unix", path); err != nil {

@@ -284,6 +284,18 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
+// Without a place for its socket, the error says what gives one.
+func TestNoDirectoryForTheSocket(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	code, _, err := sh(t, Spec{N: 1}, "exit 0")
+	require.Equal(t, 1, code)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "another TMPDIR, or tcp, may help")
+	code, _, err = sh(t, Spec{N: 1, Wireup: "tcp"}, "exit 0")
+	require.NoError(t, err)
+	require.Zero(t, code)
+}
+
 // Tagged lines stay whole, whatever the ranks do at once.
 func TestTaggedOutput(t *testing.T) {
 	t.Parallel()
