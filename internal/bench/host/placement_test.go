@@ -49,7 +49,7 @@ func TestPlacementInDoctor(t *testing.T) {
 		require.Equal(t, Finding{Status: c.want, Found: nodes + c.found, Fix: c.fix}, placement(s, *v))
 	}
 
-	s, root, v := healthy()
+	s, root, _ := healthy()
 	require.Zero(t, Collect(s).Cores, "unknown")
 	s.Allowed = cpu.Of(0, 1)
 	require.Equal(t, 2, Collect(s).Cores, "counted as one each")
@@ -58,7 +58,7 @@ func TestPlacementInDoctor(t *testing.T) {
 	s.Allowed = cpu.Set{}
 	require.Equal(t, 4, Collect(s).Cores)
 
-	s, root, v = healthy()
+	s, root, v := healthy()
 	delete(root, "sys/devices/system/node/node0/x")
 	require.Equal(t, OK, placement(s, *v).Status)
 	require.Contains(t, placement(s, *v).Found, "sys/devices/system/cpu/online: file does not exist")
