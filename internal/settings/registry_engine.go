@@ -114,7 +114,7 @@ var engineSettings = []Setting{
 	},
 	{
 		Env: "RMA_OUTSTANDING", Field: "Outstanding", Type: Type{Kind: Count, Unit: "operations", Min: 16, Max: 1 << 30, Negative: "any number"}, Default: "262144",
-		What:  "most incomplete operations with one peer; the bound for all peers together is four times as large. Further operations fail with `ErrBusy`. Receives and barriers do not count. Messages of libraries (`coll`, `locks`, `rmanet`) have a bound of their own, as large and at least 262144",
+		What:  "most incomplete operations with one peer; the bound for all peers together is four times as large. Further operations fail with `ErrBusy`. Receives and barriers do not count. Messages and signals of libraries (`coll`, `locks`, `rmanet`) have a bound of their own, as large and at least 262144",
 		Why:   "more than programs wait for at once, and less than 0.5 GB of memory for a peer that has stopped",
 		Where: "internal/pending", Since: "0.1",
 	},
