@@ -195,7 +195,7 @@ func (b *board) heard(o *operation, s *step) (wrong error, ok bool) {
 	}
 	at := b.area.lineOf(peer, o.flag)
 	line := b.came[at : at+tellSize]
-	if onesided.Load64(line[tellSize-8:])>>tellBits != o.flag {
+	if word := onesided.Load64(line[tellSize-8:]); word&^tellBack>>tellBits != o.flag { // it may have been taken back meanwhile
 		return &rma.PeerError{Rank: b.t.ranks[peer], Op: o.kind.String(), Err: fmt.Errorf("%w: it is ahead of this rank", ErrProtocol)}, false
 	}
 	if o.call.is(line) {
