@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -90,22 +88,21 @@ var ports struct {
 	last int
 }
 
-// freePort returns a port that has no listener and that it has not returned lately.
-func freePort() (int, error) {
+// freePort returns a port that has no listener and that it has not returned lately. It does not listen
+// itself: a process that is started meanwhile would have the socket for a moment, and pass for the server.
+func freePort() int {
 	ports.Lock()
 	defer ports.Unlock()
 	if ports.last == 0 {
 		ports.last = firstPort + rand.IntN(lastPort-firstPort)
 	}
-	var err error
-	for range 1000 {
+	for range lastPort - firstPort {
 		if ports.last++; ports.last > lastPort {
 			ports.last = firstPort
 		}
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.last))); err == nil {
-			return ports.last, l.Close()
+		if !listening("", ports.last) {
+			break
 		}
 	}
-	return 0, err
+	return ports.last
 }

@@ -75,9 +75,7 @@ func (t Test) combine(all []Sample) (s Sample) {
 func (p *program) pair(ctx context.Context, t Test, iters int) (s Sample, err error) {
 	job := p.job
 	job.Test, job.Iters = t, iters
-	if job.Port, err = freePort(); err != nil {
-		return s, err
-	}
+	job.Port = freePort()
 	plan, err := p.Plan(job)
 	if err != nil {
 		return s, err
