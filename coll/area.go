@@ -147,12 +147,15 @@ type gate struct {
 func (b *board) told(rank int, flag, want uint64) bool {
 	at := b.area.lineOf(rank, flag) + tellSize - 8
 	word := onesided.Load64(b.came[at:])
-	if word >= want && word < tellBack {
+	if reached(word, want) {
 		return true
 	}
 	b.next = wait{at, want, word >= tellBack}
 	return false
 }
+
+// reached reports whether a word is at least the one that is wanted, and has not been taken back.
+func reached(word, want uint64) bool { return want <= word && word < tellBack }
 
 // free reports whether all ranks have told that the half of an operation is free. b.mu is
 // held.
@@ -223,7 +226,7 @@ func (b *board) tellsOther(mine call, rank int, line []byte) error {
 func (b *board) waitsFor(o *operation, peer int) bool {
 	word := onesided.Load64(b.came[b.area.lineOf(peer, o.flag)+tellSize-8:])
 	for i := range o.plan.steps {
-		if s := &o.plan.steps[i]; s.kind == stepWait && int(s.peer) == peer && (word < o.flag<<tellBits|uint64(s.slot) || word >= tellBack) {
+		if s := &o.plan.steps[i]; s.kind == stepWait && int(s.peer) == peer && !reached(word, o.flag<<tellBits|uint64(s.slot)) {
 			return true
 		}
 	}

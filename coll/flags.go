@@ -484,7 +484,7 @@ func (b *board) look(w wait) bool {
 		n = 1
 	}
 	for range n {
-		if v := onesided.Load64(word); v >= w.want && v < tellBack {
+		if reached(onesided.Load64(word), w.want) {
 			return true
 		}
 	}

@@ -383,15 +383,18 @@ func TestParseCosts(t *testing.T) {
 
 // laterBy returns by how much later, in ns, an operation by 2 ranks is predicted to end with other rates of lines.
 func laterBy(t *testing.T, op string, alg algorithm, n, procs int, from, to lineRates) float64 {
+	return estimateBy(t, op, alg, n, procs, to) - estimateBy(t, op, alg, n, procs, from)
+}
+
+// estimateBy returns the predicted time, in ns, of an operation by 2 ranks.
+func estimateBy(t *testing.T, op string, alg algorithm, n, procs int, lines lineRates) float64 {
 	p := sampling.Defaults("shm")
 	c, err := callOf(op, n, 2)
 	require.NoError(t, err)
 	c.alg = alg
 	f := figuresOf(&p, true, memoryRates{})
-	f.procs, f.lines = procs, from
-	before := f.estimate(c, 2, n)
-	f.lines = to
-	return f.estimate(c, 2, n) - before
+	f.procs, f.lines = procs, lines
+	return f.estimate(c, 2, n)
 }
 
 // What a rank reads that another one has written in the operation comes from that rank's processor, at
@@ -591,7 +594,6 @@ func TestPredictHops(t *testing.T) {
 // A rank that shares its processor and waits for a flag runs when the processor has been switched to it: once in each round
 // of an operation of two ranks, and once for each of the pieces in which one passes data to the other.
 func TestPredictSwitches(t *testing.T) {
-	p := sampling.Defaults("shm")
 	for _, x := range []struct {
 		op       string
 		alg      algorithm
@@ -604,25 +606,18 @@ func TestPredictSwitches(t *testing.T) {
 		{"allreduce", algShared, 8, 1},
 		{"bcast", algShared, 64 << 10, 4},
 	} {
-		c, err := callOf(x.op, x.n, 2)
-		require.NoError(t, err)
-		c.alg = x.alg
-		f := figuresOf(&p, true, memoryRates{})
-		f.procs = 1
-		took := f.estimate(c, 2, x.n)
-		f.procs, f.lines = 0, lineRates{hop: 1e-9}
-		work := 2 * f.estimate(c, 2, x.n) // at most: of both ranks, one after the other
+		took := estimateBy(t, x.op, x.alg, x.n, 1, nearLines)
+		work := 2 * estimateBy(t, x.op, x.alg, x.n, 0, lineRates{hop: 1e-9}) // at most: of both ranks, one after the other
 		require.GreaterOrEqual(t, took, float64(x.switches)*switchWork, "%+v", x)
 		require.Less(t, took, float64(x.switches+1)*switchWork+work+takeBackInTurns*float64(x.n), "%+v", x)
 	}
 
 	// The root of a scatter by areas writes what the other ranks have read; with single copies it writes nothing.
-	best := func(n int) string {
-		f := figuresOf(&p, true, memoryRates{})
-		f.procs = 2
-		c, err := callOf("scatter", n, 4)
-		require.NoError(t, err)
-		return f.predictions(c, 4, n)[0].Algorithm
-	}
-	require.Equal(t, "single", best(256<<10))
+	const n = 256 << 10
+	p := sampling.Defaults("shm")
+	f := figuresOf(&p, true, memoryRates{})
+	f.procs = 2
+	c, err := callOf("scatter", n, 4)
+	require.NoError(t, err)
+	require.Equal(t, "single", f.predictions(c, 4, n)[0].Algorithm)
 }
