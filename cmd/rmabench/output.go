@@ -19,7 +19,6 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/seed33544411/rma/internal/bench"
-	"github.com/seed33544411/rma/internal/jobenv"
 )
 
 // sink writes results to standard output, or to a file that appears completely or not at
@@ -136,7 +135,7 @@ func writeFile(path string, b []byte) error {
 // writable returns an error if a command cannot write the files of --out and --html: before it
 // measures. In a job, rank 0 writes them.
 func writable(fl *pflag.FlagSet) error {
-	if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
+	if showsNothing() {
 		return nil
 	}
 	value := func(name string) string {

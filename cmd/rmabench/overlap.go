@@ -196,10 +196,8 @@ func (f *overlapFlags) check() error {
 
 // run measures and writes the results.
 func (f *overlapFlags) run(ctx context.Context, s streams) error {
-	if jobenv.InJob() {
-		if cfg, err := jobenv.FromEnv(); err == nil && cfg.Rank > 0 {
-			return shown(session.OverlapInJob(ctx, f.req, nil)) // this rank has no results to write
-		}
+	if showsNothing() {
+		return shown(session.OverlapInJob(ctx, f.req, nil))
 	}
 	var peers *compare.Overlap
 	total := f.req.Points()

@@ -31,8 +31,13 @@ func (p *partnerFlags) inJob() (yes, silent bool) {
 	if p.connect != "" || !jobenv.InJob() {
 		return false, false
 	}
+	return true, showsNothing()
+}
+
+// showsNothing reports whether this is a rank of a job that has no results to show or write.
+func showsNothing() bool {
 	cfg, err := jobenv.FromEnv()
-	return true, err == nil && cfg.Rank > 0
+	return err == nil && cfg.Rank > 0
 }
 
 // secret is the secret shared with serve.
