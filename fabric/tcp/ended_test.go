@@ -88,6 +88,17 @@ func TestEndsWithTally(t *testing.T) {
 	require.ErrorIs(t, dials.ep.Err(), fabric.ErrPeerGone)
 }
 
+// downAfterRefusal waits until a is down, whose request b has refused: also if b is closed before.
+func downAfterRefusal(t *testing.T, a, b *host, closed bool) {
+	if closed {
+		require.NoError(t, b.ep.Close())
+		until(t, "down", func() bool { return a.ep.Err() != nil }, a)
+		return
+	}
+	until(t, "both are down", func() bool { return a.ep.Err() != nil && b.ep.Err() != nil }, a, b)
+	require.ErrorIs(t, b.ep.Err(), fabric.ErrRemoteAccess)
+}
+
 // A refusal that was lost with its connection reaches the other side on the next one, or when it asks
 // an endpoint that was closed since; requests before it are complete.
 func TestRefusalsAreNotLost(t *testing.T) {
@@ -106,13 +117,7 @@ func TestRefusalsAreNotLost(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 3, n)
 			until(t, "it is refused", func() bool { return b.ep.resp.refused }, b)
-			if closes {
-				require.NoError(t, b.ep.Close())
-				until(t, "down", func() bool { return a.ep.Err() != nil }, a)
-			} else {
-				until(t, "both are down", func() bool { return a.ep.Err() != nil && b.ep.Err() != nil }, a, b)
-				require.ErrorIs(t, b.ep.Err(), fabric.ErrRemoteAccess)
-			}
+			downAfterRefusal(t, a, b, closes)
 			a.poll()
 			require.ErrorIs(t, a.ep.Err(), fabric.ErrRemoteAccess)
 			for _, c := range []fabric.Completion{
@@ -161,13 +166,7 @@ func TestRefusedReadsAreNotLost(t *testing.T) {
 				require.NoError(t, reg.Close())
 				until(t, "the refusal is lost", func() bool { n, _ := b.ep.Outages(); return n > 0 }, b)
 				require.True(t, p.refused)
-				if closes {
-					require.NoError(t, b.ep.Close())
-					until(t, "down", func() bool { return a.ep.Err() != nil }, a)
-				} else {
-					until(t, "both are down", func() bool { return a.ep.Err() != nil && b.ep.Err() != nil }, a, b)
-					require.ErrorIs(t, b.ep.Err(), fabric.ErrRemoteAccess)
-				}
+				downAfterRefusal(t, a, b, closes)
 				require.ErrorIs(t, a.ep.Err(), fabric.ErrRemoteAccess)
 				a.poll()
 				for i, w := range wrs {
