@@ -14,12 +14,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/internal/testutil"
 	"github.com/seed33544411/rma/internal/wireup"
@@ -126,6 +128,47 @@ func TestMeetByPMI(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, file == "mpich-4.0-one-host", strings.HasPrefix(string(root), "unix:"), string(root))
 	}
+}
+
+// A program that starts at any moment inherits none of this process's connections with the
+// launcher.
+func TestNoChildInheritsTheConnectionWithTheLauncher(t *testing.T) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer syscall.Close(fds[0])
+	defer syscall.Close(fds[1])
+	c, err := connOf(fds[0]) // the first one has the runtime open descriptors
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	free, err := syscall.Dup(fds[0])
+	require.NoError(t, err)
+	require.NoError(t, syscall.Close(free))
+	var g errgroup.Group
+	var over atomic.Bool
+	inherited := 0
+	g.Go(func() error {
+		for !over.Load() {
+			syscall.ForkLock.Lock() // as who starts a program does
+			flags, err := unix.FcntlInt(uintptr(free), unix.F_GETFD, 0)
+			syscall.ForkLock.Unlock()
+			if err == nil && flags&unix.FD_CLOEXEC == 0 {
+				inherited++
+			}
+		}
+		return nil
+	})
+	for range 2000 {
+		if c, err = connOf(fds[0]); err == nil {
+			err = c.Close()
+		}
+		if err != nil {
+			break
+		}
+	}
+	over.Store(true)
+	require.NoError(t, g.Wait())
+	require.NoError(t, err)
+	require.Zero(t, inherited)
 }
 
 // pmiServer is the launcher's side of PMI-1, like Hydra's.
