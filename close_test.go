@@ -21,10 +21,11 @@ func TestBeforeClose(t *testing.T) {
 	t.Parallel()
 	es := open(t, 2, "shm")
 	var done int
-	es[0].BeforeClose(func() {
+	require.True(t, es[0].BeforeClose(func() {
+		require.False(t, es[0].BeforeClose(func() { done++ }), "Close has begun")
 		require.NoError(t, es[0].Peer(1).Send([]byte("bye")).Wait(testutil.Context(t, testutil.Limit)))
 		done++
-	})
+	}))
 	got := make(chan error, 1)
 	go func() {
 		_, err := es[1].Peer(0).Recv(make([]byte, 3)).Wait(testutil.Context(t, testutil.Limit))
@@ -37,7 +38,7 @@ func TestBeforeClose(t *testing.T) {
 	require.NoError(t, g.Wait())
 	require.Equal(t, 1, done)
 	require.NoError(t, <-got)
-	es[0].BeforeClose(func() { done++ })
+	require.False(t, es[0].BeforeClose(func() { done++ }))
 	require.NoError(t, es[0].Close())
 	require.Equal(t, 1, done)
 }

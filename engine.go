@@ -53,6 +53,7 @@ type Engine struct {
 	handlers []*Handler    // whose workers end with the engine
 	parting  sync.Once     // of the functions in before
 	before   []func()      // functions registered by BeforeClose
+	parted   bool          // Close has begun
 	opened   closers       // resources that Close releases; after Open only the goroutine that has set closed uses it
 	ended    chan struct{} // closed when Close has finished
 	err      error         // of Close
@@ -182,11 +183,15 @@ func withSetupTimeout(ctx context.Context, e *Engine) (context.Context, context.
 
 // BeforeClose registers a function that Close calls first, while the engine still works.
 // It is for libraries that have data left to deliver. Close, and concurrent calls of it,
-// wait until f has returned. If Close has begun already, f is not called.
-func (e *Engine) BeforeClose(f func()) {
+// wait until f has returned. If Close has begun already, f is not called, and BeforeClose
+// returns false.
+func (e *Engine) BeforeClose(f func()) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.before = append(e.before, f)
+	if !e.parted {
+		e.before = append(e.before, f)
+	}
+	return !e.parted
 }
 
 // Close leaves the job and releases all resources. Operations in flight fail with
@@ -263,6 +268,7 @@ func (e *Engine) leave() error {
 func (e *Engine) part() {
 	e.mu.Lock()
 	before := e.before
+	e.before, e.parted = nil, true
 	e.mu.Unlock()
 	for _, f := range before {
 		f()

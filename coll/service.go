@@ -77,6 +77,17 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 	s.world = s.newTeam(0, "world")
 	s.world.set(ranks, make([]uint32, len(ranks)))
 	s.teams[0] = s.world
+	ctx, cancel := context.WithCancel(context.Background())
+	if !eng.BeforeClose(func() {
+		cancel()
+		services.Lock()
+		delete(services.of, eng)
+		services.Unlock()
+		s.close()
+	}) {
+		cancel()
+		return nil, fmt.Errorf("coll: %w", rma.ErrClosed)
+	}
 	r, err := eng.Receive(tagData, lowBits, (*receiver)(s))
 	if err != nil {
 		return nil, fmt.Errorf("coll: %w", err)
@@ -86,14 +97,6 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 	if _, err := eng.HandleWith(rma.HandlerOptions{Tag: tagControl, MaxSize: maxFrame(eng.Size())}, s.control); err != nil {
 		return nil, fmt.Errorf("coll: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	eng.BeforeClose(func() {
-		cancel()
-		services.Lock()
-		delete(services.of, eng)
-		services.Unlock()
-		s.close()
-	})
 	go s.watch(ctx)
 	if services.of == nil {
 		services.of = map[*rma.Engine]*service{}

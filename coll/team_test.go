@@ -580,3 +580,18 @@ func TestFullTeam(t *testing.T) {
 		return equals("allreduce", []int64{2}, got)
 	})
 }
+
+// A first use while the engine closes leaves nothing behind.
+func TestNoServiceWhileTheEngineCloses(t *testing.T) {
+	eng := job(t, 1, "shm")[0]
+	for range 2 {
+		eng.BeforeClose(func() {
+			_, err := World(eng)
+			require.ErrorIs(t, err, rma.ErrClosed)
+		})
+	}
+	require.NoError(t, eng.Close())
+	services.Lock()
+	defer services.Unlock()
+	require.NotContains(t, services.of, eng)
+}

@@ -85,12 +85,16 @@ func New(eng *rma.Engine) (*Locks, error) {
 	if _, has := engines.LoadOrStore(eng, l); has {
 		return nil, fmt.Errorf("locks: %w: the engine has locks already", rma.ErrInvalid)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if !eng.BeforeClose(func() { cancel(); engines.Delete(eng); l.close() }) {
+		cancel()
+		engines.Delete(eng)
+		return nil, fmt.Errorf("locks: %w", rma.ErrClosed)
+	}
 	if _, err := eng.HandleWith(rma.HandlerOptions{Tag: tag, MaxSize: frameSize}, l.take); err != nil {
 		engines.Delete(eng)
 		return nil, fmt.Errorf("locks: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	eng.BeforeClose(func() { cancel(); engines.Delete(eng); l.close() })
 	go func() {
 		for ev := range eng.Watch(ctx) {
 			l.mu.Lock()

@@ -290,6 +290,20 @@ func TestLocksEndWithTheEngine(t *testing.T) {
 	require.ErrorIs(t, err, rma.ErrClosed)
 }
 
+// A first use while the engine closes leaves nothing behind.
+func TestNoLocksWhileTheEngineCloses(t *testing.T) {
+	eng := jobtest.Open(t, 1, "shm")[0]
+	for range 2 {
+		eng.BeforeClose(func() {
+			_, err := New(eng)
+			require.ErrorIs(t, err, rma.ErrClosed)
+		})
+	}
+	require.NoError(t, eng.Close())
+	_, has := engines.Load(eng)
+	require.False(t, has)
+}
+
 // A message that violates the protocol affects only the peer that sent it.
 func TestLiesAboutLocks(t *testing.T) {
 	testutil.EachLink(t, func(t *testing.T, fabric string) {

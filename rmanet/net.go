@@ -71,8 +71,11 @@ func newNet(eng *rma.Engine, cfg Config) *Net {
 	for r := range eng.Size() {
 		n.sessions = append(n.sessions, newSession(n, r))
 	}
-	nets[eng] = n
-	eng.BeforeClose(n.close)
+	if eng.BeforeClose(n.close) {
+		nets[eng] = n
+	} else {
+		n.start.Do(func() { n.startErr = net.ErrClosed })
+	}
 	return n
 }
 

@@ -447,3 +447,18 @@ func TestReadHappensAfterWrite(t *testing.T) {
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
 }
+
+// A first use while the engine closes leaves nothing behind.
+func TestNoNetWhileTheEngineCloses(t *testing.T) {
+	eng := job(t, 1, "shm")[0]
+	eng.BeforeClose(func() {
+		_, err := Of(eng).Listen("late")
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = Of(eng).Dial(t.Context(), "0:late")
+		require.ErrorIs(t, err, net.ErrClosed)
+	})
+	require.NoError(t, eng.Close())
+	netsMu.Lock()
+	defer netsMu.Unlock()
+	require.NotContains(t, nets, eng)
+}
