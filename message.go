@@ -202,10 +202,10 @@ var ErrCanceled = message.ErrCanceled
 // buffer belongs to the engine until Wait has returned. If the peer may write to the
 // buffer and does not give it back within Config.HangTimeout (and a second for each 16
 // MiB), the connection is closed, and the error wraps ErrPeerHung. Cancel of a receive
-// that has ended has no effect. The end of the context of a Wait does not withdraw the
-// receive.
+// that has ended has no effect; after Then it withdraws the receive as well. The end of
+// the context of a Wait does not withdraw the receive.
 func (r RecvRequest) Cancel() {
-	if e := r.eng; !r.Done() && !e.closed.Load() { // Close of the engine ends unmatched receives anyway
+	if e := r.eng; r.inFlight() && !e.closed.Load() { // Close of the engine ends unmatched receives anyway
 		e.proto.hub.Cancel(r.op, r.gen())
 	}
 }
@@ -404,6 +404,6 @@ func (b *RecvBatch) Got(i int) (Envelope, error) {
 }
 
 // Cancel withdraws the receives that no message has matched, as RecvRequest.Cancel does.
-// The request is complete soon after, and Got tells which receives have a message. Any
-// goroutine may call it after Recv or RecvAny.
+// The request is complete soon after, also if Then has used it up, and Got tells which
+// receives have a message. Any goroutine may call it after Recv or RecvAny.
 func (b *RecvBatch) Cancel() { RecvRequest{b.req}.Cancel() }

@@ -190,6 +190,36 @@ func TestRecvBatchEnds(t *testing.T) {
 	})
 }
 
+// Cancel withdraws receives whose request Then has used up as well: the callback gets the error.
+func TestRecvBatchCancelAfterThen(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := open(t, 2, fabric)
+		var b RecvBatch
+		b.Add(1, make([]byte, 8))
+		b.Add(2, make([]byte, 8))
+		for round, post := range []func() Request{
+			func() Request { return b.Recv(es[0].Peer(1)) },
+			func() Request { return b.RecvAny(es[0]) },
+			func() Request { return b.Recv(es[0].Peer(0)) },
+		} {
+			over := make(chan error, 1)
+			post().Then(func(err error) { over <- err })
+			b.Cancel()
+			testutil.Eventually(t, testutil.Limit, func() bool { return len(over) > 0 }, "round %d", round)
+			require.ErrorIs(t, <-over, ErrCanceled)
+			b.Cancel() // nothing is left
+			_, err := b.Got(1)
+			require.ErrorIs(t, err, ErrCanceled)
+		}
+		probe := es[0].Probe(7)
+		over := make(chan error, 1)
+		probe.Then(func(err error) { over <- err })
+		probe.Cancel()
+		testutil.Eventually(t, testutil.Limit, func() bool { return len(over) > 0 }, "a single one")
+		require.ErrorIs(t, <-over, ErrCanceled)
+	})
+}
+
 func TestRecvBatchDoesNotAllocate(t *testing.T) {
 	if testutil.Race {
 		t.Skip("the race detector makes sync.Pool forget")

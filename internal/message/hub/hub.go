@@ -140,7 +140,7 @@ func (h *Hub) Listen(only int) {
 // Any goroutine may call it.
 func (h *Hub) Cancel(o *pending.Operation, gen uint32) {
 	h.call(func() {
-		if o.Done() || o.Gen() != gen {
+		if o.Done() || !o.InFlight(gen) {
 			return // an operation that is not done now does not end, and is not reused, meanwhile
 		}
 		switch r := o.Work().(*Op); w := r.owner.(type) {
