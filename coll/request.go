@@ -132,7 +132,10 @@ func (r *Request) wait(ctx context.Context) error {
 		r.Cancel()
 		over := make(chan error, 1)
 		r.Then(func(err error) { over <- err })
-		err = errors.Join(err, <-over)
+		gaveUp := err
+		if err = <-over; err != nil { // otherwise it has completed meanwhile
+			err = errors.Join(gaveUp, err)
+		}
 	}
 	r.t.reuseRequest(r)
 	return err

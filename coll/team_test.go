@@ -595,3 +595,27 @@ func TestNoServiceWhileTheEngineCloses(t *testing.T) {
 	defer services.Unlock()
 	require.NotContains(t, services.of, eng)
 }
+
+// A blocking call whose context ends while its operation completes has completed.
+func TestContextEndsAtCompletion(t *testing.T) {
+	c := worlds(t, job(t, 1, "shm"))[0].t
+	o, r := c.unused(), &Request{}
+	require.NoError(t, o.renew(key{0, 1}, r, false))
+	c.mu.Lock()
+	c.err = ErrRevoked // the call does not end the operation
+	c.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	returned := make(chan error, 1)
+	go func() { returned <- r.wait(ctx) }()
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.then) > 0
+	}, "the wait has ended with the context")
+	then, _ := r.end(false, nil)
+	for _, f := range then {
+		f(nil)
+	}
+	require.NoError(t, <-returned)
+}
