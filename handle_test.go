@@ -600,27 +600,42 @@ func TestHandleManyOptions(t *testing.T) {
 	require.Error(t, err)
 }
 
-// panicking is a job of one rank, whose handler panics in the call that sends it a message, and recovers.
-var panicking = testutil.NewChild("panicking", func(_ []string, _ *bufio.Reader, out io.Writer) error {
+// panicking is a job of one rank, whose handler or callback panics in the call that sends it a message or adds to
+// its word, and recovers.
+var panicking = testutil.NewChild("panicking", func(args []string, _ *bufio.Reader, out io.Writer) error {
 	e, err := Open(context.Background(), &Config{Job: &Job{Size: 1}, Sampling: "off"})
+	if err != nil {
+		return err
+	}
+	mem, err := e.Alloc(8)
 	if err != nil {
 		return err
 	}
 	if _, err := e.HandleWith(HandlerOptions{}, func(Envelope, [][]byte) { panic("from the handler") }); err != nil {
 		return err
 	}
+	AwaitUntil(e, mem.Slice(0, 8), GE, uint64(1)).Then(func(error) { panic("from the callback") })
+	if _, err := e.Peer(0).FetchAdd(mem.Key().At(0), 0).Wait(context.Background()); err != nil { // connects
+		return err
+	}
 	defer func() {
 		recover()
 		_, _ = fmt.Fprintln(out, "recovered")
 	}()
-	e.Peer(0).Send([]byte{1})
-	select {} // another goroutine has called the handler
+	if args[0] == "handler" {
+		e.Peer(0).Send([]byte{1})
+	} else {
+		e.Peer(0).FetchAdd(mem.Key().At(0), 1)
+	}
+	select {} // another goroutine has called it
 })
 
-// A panic of a handler ends the process, also in a call that posts: where it could be recovered, all later calls
-// would hang.
+// A panic of a handler or a callback ends the process, also in a call that posts: where it could be recovered, all
+// later calls would hang.
 func TestPanicsEndTheProcess(t *testing.T) {
-	p := panicking.Start(t)
-	line, err := p.Out.ReadString('\n')
-	require.ErrorIs(t, err, io.EOF, line)
+	for _, of := range []string{"handler", "callback"} {
+		p := panicking.Start(t, of)
+		line, err := p.Out.ReadString('\n')
+		require.ErrorIs(t, err, io.EOF, of+" "+line)
+	}
 }

@@ -126,8 +126,15 @@ func (o *Operation) Finish() {
 		b.give()
 	}
 	if o.Waiter.Finish() {
-		o.settle()
+		o.end()
 	}
+}
+
+// end is settle in the owner of the engine, which may be a goroutine that posts, and might recover the panic of
+// the callback.
+func (o *Operation) end() {
+	defer progress.Crash()
+	o.settle()
 }
 
 // Then releases o, whose requests are used up: f is called with its error when it ends, or
