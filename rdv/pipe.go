@@ -82,7 +82,7 @@ func (s *source) drop(k *chunk, by Means) error {
 	reg := k.reg
 	switch {
 	case by == Copy && k.len > 0:
-		s.stage.give(k.number)
+		s.stage.give(k.span)
 	case reg != nil:
 		*k = chunk{}
 		return reg.Close()
@@ -150,13 +150,13 @@ func (s *source) prepare(p *pipe) bool {
 		p.pending = chunk{reg: reg, addr: reg.Addr(), len: uint32(n), key: reg.Key().RKey}
 		return true
 	}
-	number, mem, ok := s.stage.take(n)
+	span, mem, ok := s.stage.take(n)
 	if !ok {
 		p.grow = before
 		return false
 	}
 	copy(mem, part)
-	p.pending = chunk{addr: fabric.Addr(mem), len: uint32(n), key: s.stage.reg.Key().RKey, number: number}
+	p.pending = chunk{addr: fabric.Addr(mem), len: uint32(n), key: s.stage.reg.Key().RKey, span: span}
 	return true
 }
 

@@ -59,11 +59,11 @@ type pipe struct {
 
 // chunk is a prepared part of a message.
 type chunk struct {
-	reg    fabric.Region // if registered
-	addr   uint64
-	len    uint32
-	key    uint32
-	number uint32 // if copied: number of the span
+	reg  fabric.Region // if registered
+	addr uint64
+	len  uint32
+	key  uint32
+	span int // if copied: position of the span
 }
 
 // outgoing is a transfer with sources of this side. The peer may read them until its FIN,

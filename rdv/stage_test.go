@@ -10,7 +10,7 @@ import (
 )
 
 // Spans never overlap, are never refused while everything is back, and come to
-// nothing when all are.
+// nothing when all are. However many were taken, each has one of the positions.
 func TestStaging(t *testing.T) {
 	t.Parallel()
 	l, err := sim.NewNetwork(sim.Options{}).NewLink()
@@ -21,14 +21,14 @@ func TestStaging(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var s staging
 		require.NoError(t, s.open(l, nil, size, 1+rng.IntN(20)))
-		owner := make([]uint32, size) // number + 1 of the span that has the byte
-		held := map[uint32][2]int{}
-		var order []uint32
+		owner := make([]int, size) // position + 1 of the span that has the byte
+		held := map[int][2]int{}
+		var order []int
 		taken, refused := 0, 0
 		for range 3000 {
 			if rng.IntN(2) == 0 {
 				n := 1 + rng.IntN(size/2)
-				number, mem, ok := s.take(n)
+				at, mem, ok := s.take(n)
 				if !ok {
 					refused++
 					require.NotEmpty(t, held, "%d bytes refused of an empty stage", n)
@@ -36,31 +36,32 @@ func TestStaging(t *testing.T) {
 				}
 				taken++
 				require.Len(t, mem, n)
-				off := s.spans[int(number)%len(s.spans)].off
+				require.Less(t, at, len(s.spans))
+				off := s.spans[at].off
 				require.Same(t, &s.mem[off], &mem[0])
 				for i := range mem {
 					if owner[off+i] != 0 {
 						t.Fatalf("byte %d has two owners", off+i)
 					}
-					owner[off+i] = number + 1
+					owner[off+i] = at + 1
 				}
-				held[number] = [2]int{off, n}
-				order = append(order, number)
+				held[at] = [2]int{off, n}
+				order = append(order, at)
 				continue
 			}
 			if len(order) == 0 {
 				continue
 			}
 			k := rng.IntN(len(order))
-			number := order[k]
+			at := order[k]
 			order = append(order[:k], order[k+1:]...)
-			h := held[number]
-			delete(held, number)
+			h := held[at]
+			delete(held, at)
 			clear(owner[h[0]:][:h[1]])
-			s.give(number)
+			s.give(at)
 		}
-		for _, number := range order {
-			s.give(number)
+		for _, at := range order {
+			s.give(at)
 		}
 		require.Zero(t, s.n)
 		require.Positive(t, taken)

@@ -12,7 +12,7 @@ type staging struct {
 	reg   fabric.Region
 	mem   []byte
 	spans []span // ring
-	first uint32 // number of the oldest span
+	first int    // position of the oldest span
 	n     int    // spans not returned, or behind such spans
 	top   int    // where the next one begins
 }
@@ -44,9 +44,9 @@ func (s *staging) close() error {
 	return nil
 }
 
-// take allocates n contiguous bytes. ok is false if there is no room now. A span of up to
+// take allocates n contiguous bytes in the span at position at. ok is false if there is no room now. A span of up to
 // half the memory finds room when all others are returned.
-func (s *staging) take(n int) (number uint32, mem []byte, ok bool) {
+func (s *staging) take(n int) (at int, mem []byte, ok bool) {
 	if s.n == len(s.spans) {
 		return 0, nil, false
 	}
@@ -54,7 +54,7 @@ func (s *staging) take(n int) (number uint32, mem []byte, ok bool) {
 	if s.n == 0 {
 		off = 0
 		ok = n <= len(s.mem)
-	} else if tail := s.spans[int(s.first)%len(s.spans)].off; s.top > tail {
+	} else if tail := s.spans[s.first].off; s.top > tail {
 		if ok = n <= len(s.mem)-s.top; !ok {
 			off = 0
 			ok = n <= tail
@@ -65,18 +65,18 @@ func (s *staging) take(n int) (number uint32, mem []byte, ok bool) {
 	if !ok {
 		return 0, nil, false
 	}
-	number = s.first + uint32(s.n)
-	s.spans[int(number)%len(s.spans)] = span{off: off, end: off + n}
+	at = (s.first + s.n) % len(s.spans)
+	s.spans[at] = span{off: off, end: off + n}
 	s.n++
 	s.top = off + n
-	return number, s.mem[off : off+n : off+n], true
+	return at, s.mem[off : off+n : off+n], true
 }
 
-// give returns a span.
-func (s *staging) give(number uint32) {
-	s.spans[int(number)%len(s.spans)].back = true
-	for s.n > 0 && s.spans[int(s.first)%len(s.spans)].back {
-		s.first++
+// give returns the span at a position.
+func (s *staging) give(at int) {
+	s.spans[at].back = true
+	for s.n > 0 && s.spans[s.first].back {
+		s.first = (s.first + 1) % len(s.spans)
 		s.n--
 	}
 }
