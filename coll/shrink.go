@@ -410,11 +410,26 @@ func (s *service) shrink(from int, m *frame) {
 		switch {
 		case known && t.next.calling() && t.next.fits(from, m.table):
 			t.next.finish(m.table)
-		case known && slices.Equal(m.table, t.next.made):
+		case known && slices.Equal(m.table, t.next.made), s.follows(m): // told by another rank before
 		default: // given up here
 			s.declineTeam(m)
 		}
 	}
+}
+
+// follows reports whether this rank has made the team of a frame. It may have closed the one before since then. s.mu is held.
+func (s *service) follows(m *frame) bool {
+	i := slices.IndexFunc(m.table, func(e [2]uint32) bool { return int(e[0]) == s.eng.Rank() })
+	if i < 0 {
+		return false
+	}
+	t := s.teams[m.table[i][1]]
+	if t == nil || t.name != m.name {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.EqualFunc(m.table, t.ranks, func(e [2]uint32, rank int) bool { return int(e[0]) == rank })
 }
 
 func viewOf(m *frame) *view {

@@ -216,6 +216,23 @@ func TestShrinkLosesFirst(t *testing.T) {
 	})
 }
 
+// A rank that has closed the old team is told the members once more, as a view of it has come late: the new team stays.
+func TestShrinkToldAgain(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	es := job(t, 2, "tcp")
+	old, got := make([]*Team, 2), make([]*Team, 2)
+	each(t, worlds(t, es), func(r int, _ *Team) (err error) {
+		if old[r], err = New(ctx, es[r], []int{0, 1}, "old"); err == nil {
+			got[r], err = old[r].Shrink(ctx)
+		}
+		return err
+	})
+	require.NoError(t, old[1].Close())
+	late := frame{kind: frameView, number: old[0].t.number, name: followerOf(old[0].t), nonce: uint64(got[1].t.number)<<32 | uint64(old[1].t.number)}
+	old[0].t.s.control(rma.Envelope{From: 1, Tag: tagControl}, [][]byte{late.bytes()})
+	each(t, got, func(_ int, team *Team) error { return errors.Join(Barrier(ctx, team), Barrier(ctx, team)) })
+}
+
 // A rank that gives up when the team has been made revokes it, and takes no part in the one that follows.
 func TestShrinkGivenUpLate(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
