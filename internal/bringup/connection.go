@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/sampling"
 )
 
@@ -173,7 +174,8 @@ func (n *Connection) connect(ctx context.Context) {
 	var theirs Request
 	ep, self, err := n.join(ctx, &theirs)
 	if err != nil {
-		if !errors.Is(err, fabric.ErrResources) && !errors.Is(err, fabric.ErrOtherWay) { // a failure of this side alone
+		if !errors.Is(err, fabric.ErrResources) && !errors.Is(err, fabric.ErrOtherWay) && // a failure of this side alone
+			!errors.Is(err, wireup.ErrPeerGone) { // the reason itself, perhaps reported before connecting began
 			n.awaitReason(ctx)
 		}
 		err = n.unconnected(ctx, err)

@@ -14,6 +14,8 @@ import (
 	"github.com/seed33544411/rma/fabric/sim"
 	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/progress"
+	"github.com/seed33544411/rma/internal/testutil"
+	"github.com/seed33544411/rma/internal/wireup"
 )
 
 // aloof is a job whose other ranks are silent.
@@ -60,6 +62,14 @@ func (p *remade) Idle() bool {
 func (p *remade) Forget()                  { p.forgot, p.early = true, p.busy }
 func (p *remade) Renew(*Connection)        { close(p.renewed) }
 func (p *remade) Heartbeat() (h Heartbeat) { return h }
+func (p *remade) Cause(err error) error    { return err }
+
+// deserted is a job whose other ranks have ended.
+type deserted struct{ aloof }
+
+func (deserted) Send(context.Context, int, string, []byte) error {
+	return &wireup.PeerGoneError{Op: "send", Ranks: []int{1}}
+}
 
 // remaking returns the connector of a peer in a job that is silent.
 func remaking(t *testing.T) (*Connector, *remade) {
@@ -74,6 +84,14 @@ func remaking(t *testing.T) (*Connector, *remade) {
 	t.Cleanup(tasks.End)
 	l := &Links{Config: Config{Log: slog.New(slog.DiscardHandler)}, job: aloof{}, open: []fabric.Link{link}, to: []int{0, 0}}
 	return NewDialer(l, prog, tasks, []uint8{0}, []Peer{p, p}).Connector(1), p
+}
+
+// Connecting that begins when the job has reported the end of the rank already fails at once: no other report comes.
+func TestConnectWithARankThatHasEnded(t *testing.T) {
+	c, _ := remaking(t)
+	c.d.links.job, c.d.links.PeerTimeout = deserted{}, testutil.Limit
+	_, err := c.Endpoint(testutil.Context(t, testutil.Limit))
+	require.ErrorIs(t, err, wireup.ErrPeerGone)
 }
 
 // A call of Reset that comes late, for a connection that another call or the peer has replaced
