@@ -357,6 +357,25 @@ func TestUnderALauncher(t *testing.T) {
 	require.Contains(t, errs.String(), "at least 2 ranks")
 }
 
+// An invalid setting of one rank is reported, once, whichever rank it is.
+func TestSettingOfOneRank(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, rank := range []string{"0", "1"} {
+		for _, args := range []string{"lat", "plogp", "rendezvous", "threads"} {
+			var errs bytes.Buffer
+			code, err := launch.Run(testutil.Context(t, testutil.Limit), launch.Spec{
+				N: 2, Path: "/bin/sh", Args: []string{"-c", `[ $RMA_RANK = "$2" ] && export RMA_DEPTH=many; exec "$0" "$1"`, self, args, rank},
+				Env: []string{envCommand + "=1"}, Stderr: &errs, Timeout: testutil.Limit,
+			})
+			require.Error(t, err)
+			require.Equal(t, exitFailed, code)
+			require.Equal(t, 1, strings.Count(errs.String(), `RMA_DEPTH="many": want a number of requests`), "rank %s of %s: %s", rank, args, errs.String())
+		}
+	}
+}
+
 // What starts its ranks itself does not do it in each rank of a job, but in a process that is told to
 // be alone: such as that of a step of Slurm.
 func TestStartsNoRanksUnderALauncher(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/bench/overlap"
 	"github.com/seed33544411/rma/internal/jobenv"
+	"github.com/seed33544411/rma/internal/settings"
 )
 
 // OverlapLocal measures communication during computation between two processes that it starts
@@ -62,7 +63,7 @@ func OverlapInJob(ctx context.Context, req overlap.Request, emit func(overlap.Re
 	}
 	eng, err := rma.Open(ctx, &rma.Config{Fabric: rma.Fabric(req.Fabric)})
 	if err != nil {
-		return cfg.Rank == 0, err
+		return cfg.Rank == 0 || errors.As(err, new(settings.Errors)), err // rank 0 only learns that this one is gone
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	return cfg.Rank == 0, overlap.Run(ctx, eng, req, emit)

@@ -112,13 +112,6 @@ func between(fabric *string, run func(context.Context, bench.Control, bench.Open
 }
 
 func runBetween(ctx context.Context, job *wireup.Job, o links.Options, fabric *string, run func(context.Context, bench.Control, bench.Opener) error) error {
-	forced, o, err := links.FromEnv(o)
-	if err != nil {
-		return err
-	}
-	if job.Rank() == 0 && forced != "" && (*fabric == "" || *fabric == "auto") {
-		*fabric = forced
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	over := make(chan struct{})
@@ -145,7 +138,14 @@ func runBetween(ctx context.Context, job *wireup.Job, o links.Options, fabric *s
 			cancel(fmt.Errorf("%w: rank %d (%s)", wireup.ErrPeerGone, other, job.GoneReason(other)))
 		}
 	}()
-	err = run(ctx, bench.NewControl(job, job.Rank()), opener(job, o))
+	ctl := bench.NewControl(job, job.Rank())
+	forced, o, err := links.FromEnv(o) // each rank has an environment of its own
+	if err = bench.Agree(ctx, ctl, err); err == nil {
+		if job.Rank() == 0 && forced != "" && (*fabric == "" || *fabric == "auto") {
+			*fabric = forced
+		}
+		err = run(ctx, ctl, opener(job, o))
+	}
 	if err != nil && job.Rank() == 1 {
 		// Rank 0 reports the error. A launcher that saw this rank fail first would stop
 		// rank 0 before its report.
