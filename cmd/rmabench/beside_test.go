@@ -19,6 +19,8 @@ import (
 	"github.com/seed33544411/rma/internal/bench/choice"
 	"github.com/seed33544411/rma/internal/bench/compare"
 	"github.com/seed33544411/rma/internal/bench/overlap"
+	"github.com/seed33544411/rma/internal/links"
+	"github.com/seed33544411/rma/verbs"
 )
 
 // jsonLines parses one JSON object a line.
@@ -65,6 +67,18 @@ func TestCompareWithoutItsPeer(t *testing.T) {
 	require.Equal(t, exitFailed, code, errs)
 	require.Contains(t, out, "not measured")
 	require.Contains(t, out, "no such transport")
+}
+
+// Without a device, or without cgo, the error has the reason.
+func TestCompareWithoutADevice(t *testing.T) {
+	t.Setenv(links.EnvDevice, "")
+	if devs, _ := verbs.Devices(); len(devs) > 0 {
+		t.Setenv(links.EnvDevice, "no-such-device")
+	}
+	code, out, errs := rmabench(t, "compare", "--fabric", "verbs")
+	require.Equal(t, exitFailed, code)
+	require.Empty(t, out)
+	require.Regexp(t, "^rmabench: .*: (no such RDMA device|not supported: )", errs)
 }
 
 func TestCompareWithUCX(t *testing.T) {

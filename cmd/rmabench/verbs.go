@@ -86,18 +86,17 @@ func portInfo(ctx *verbs.Context, n int) host.Port {
 // verbsPlace returns the adapter, and its GID, that the link to ranks of this host uses: the
 // adapter that the environment names, else the first.
 func verbsPlace() (compare.Place, error) {
-	devs, err := verbs.Devices()
-	if err != nil {
-		return compare.Place{}, err
-	}
-	want := os.Getenv(links.EnvDevice)
-	for _, d := range devs {
-		if want != "" && d.Name != want {
-			continue
+	device := os.Getenv(links.EnvDevice)
+	if device == "" {
+		devs, err := verbs.Devices()
+		if err != nil {
+			return compare.Place{}, err
 		}
-		return gidOf(d.Name)
+		if len(devs) > 0 {
+			device = devs[0].Name
+		}
 	}
-	return compare.Place{}, fmt.Errorf("verbs: no device %s", want)
+	return gidOf(device)
 }
 
 // gidOf returns port 1 of a device with its GID.
