@@ -134,7 +134,7 @@ func (f *compareFlags) request() (req compare.Request, err error) {
 			return req, err
 		}
 	}
-	return req, nil
+	return req, req.Valid()
 }
 
 // ours returns our measurement for a test.

@@ -30,8 +30,8 @@ the client. On a trusted network, RMA_INSECURE=1 on both sides disables the secr
 			if len(args) != 1 {
 				return usage(fmt.Errorf("want one address such as :7471 (see %s --help)", cmd.CommandPath()))
 			}
-			if _, _, err := net.SplitHostPort(args[0]); err != nil {
-				return usage(fmt.Errorf("address %q: want host:port or :port", args[0]))
+			if err := new(address).Set(args[0]); err != nil {
+				return usage(fmt.Errorf("address %q: want host:port or :port: %w", args[0], err))
 			}
 			return nil
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -21,8 +22,24 @@ type partnerFlags struct {
 
 // flags defines --connect and those of the secret.
 func (p *partnerFlags) flags(fl *pflag.FlagSet, measure string) {
-	fl.StringVar(&p.connect, "connect", "", measure+" against `rmabench serve` at this host:port")
+	fl.Var((*address)(&p.connect), "connect", measure+" against rmabench serve at this `host:port`")
 	p.token.flags(fl)
+}
+
+// address is a host:port of the command line.
+type address string
+
+func (a *address) String() string { return string(*a) }
+func (a *address) Type() string   { return "string" }
+
+// Set implements pflag.Value.
+func (a *address) Set(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	*a = address(s)
+	return err
 }
 
 // inJob reports whether the ranks are those of a launcher's job. silent reports whether this

@@ -50,10 +50,8 @@ const (
 // Ours measures t with this library on the request's fabric.
 type Ours func(ctx context.Context, t Test) (bench.Result, error)
 
-// Check fills in defaults and reports why the request cannot be carried out. A missing
-// program is a *MissingError. left contains the reasons for what is skipped; without any
-// peer left, it is an error.
-func (r *Request) Check() (left []error, err error) {
+// Valid fills in defaults and reports why the request makes no sense on any host.
+func (r *Request) Valid() error {
 	if r.Rounds == 0 {
 		r.Rounds = DefaultRounds
 	}
@@ -71,13 +69,23 @@ func (r *Request) Check() (left []error, err error) {
 	}
 	switch {
 	case len(r.Tests) == 0 || len(r.Peers) == 0:
-		return nil, fmt.Errorf("%w: nothing to compare", ErrTest)
+		return fmt.Errorf("%w: nothing to compare", ErrTest)
 	case r.Rounds < 1 || r.Rounds > maxRounds:
-		return nil, fmt.Errorf("%w: %d rounds, want 1 to %d", ErrTest, r.Rounds, maxRounds)
+		return fmt.Errorf("%w: %d rounds, want 1 to %d", ErrTest, r.Rounds, maxRounds)
 	case r.Time < time.Millisecond || r.Time > time.Hour:
-		return nil, fmt.Errorf("%w: time %v, want 1ms to 1h", ErrTest, r.Time)
+		return fmt.Errorf("%w: time %v, want 1ms to 1h", ErrTest, r.Time)
 	case r.Pairs < 1 || r.Pairs > MaxPairs:
-		return nil, fmt.Errorf("%w: %d pairs, want 1 to %d", ErrTest, r.Pairs, MaxPairs)
+		return fmt.Errorf("%w: %d pairs, want 1 to %d", ErrTest, r.Pairs, MaxPairs)
+	}
+	return nil
+}
+
+// Check fills in defaults and reports why the request cannot be carried out here. A missing
+// program is a *MissingError. left contains the reasons for what is skipped; without any
+// peer left, it is an error.
+func (r *Request) Check() (left []error, err error) {
+	if err := r.Valid(); err != nil {
+		return nil, err
 	}
 	var peers []*Peer
 	for _, p := range r.Peers {
