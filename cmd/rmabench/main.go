@@ -160,6 +160,15 @@ func run(ctx context.Context, args []string, s streams) int {
 			RunE: func(cmd *cobra.Command, _ []string) error { return shown(child(cmd.Context(), s.in, s.out)) },
 		})
 	}
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, args []string) error {
+			if _, rest, _ := root.Find(args); len(rest) > 0 {
+				return usage(fmt.Errorf("unknown command %q (see rmabench --help)", strings.Join(args, " ")))
+			}
+			return nil
+		}
+	}
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

@@ -141,7 +141,7 @@ func TestFabricAutoChoosesSharedMemoryHere(t *testing.T) {
 func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
-		"fly": "unknown command", "lat --sizes 0": "zero", "lat --sizes -8": "negative", "lat --sizes 8,8": "twice", "lat --sizes 8x": "not a size",
+		"fly": "unknown command", "help fly": `unknown command "fly"`, "help lat 8": `unknown command "lat 8"`, "lat --sizes 0": "zero", "lat --sizes -8": "negative", "lat --sizes 8,8": "twice", "lat --sizes 8x": "not a size",
 		"lat --sizes=": "empty", "lat --sizes 64:8": "backwards", "lat --sizes 2G": "out of range", "lat --op steal": "operation", "lat --op=": "operation",
 		"bw --op fadd": "no bandwidth", "lat --op cas --sizes 16": "8 bytes", "lat --fabric pigeon": "want auto", "lat --format xml": "want table",
 		"lat --time 0s": "positive", "lat --time -1s": "out of range", "lat --iters 0": "positive", "lat --iters -1": "out of range", "lat --window 3": "unknown flag",
@@ -240,6 +240,8 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 		out, _ := succeeds(t, append(strings.Fields(c), "--help")...)
 		require.Contains(t, out, "Examples:", c)
 		require.Contains(t, out, "Usage:", c)
+		same, _ := succeeds(t, append([]string{"help"}, strings.Fields(c)...)...)
+		require.Equal(t, out, same)
 	}
 }
 
