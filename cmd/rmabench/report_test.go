@@ -171,7 +171,9 @@ func TestReportRefusesBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad.jsonl")
 	require.NoError(t, os.WriteFile(bad, []byte("{\"test\":\"lat\"}\n"), 0o644))
-	for _, f := range []string{bad, filepath.Join(dir, "none.jsonl"), dir} {
+	empty := filepath.Join(dir, "empty.jsonl")
+	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o644))
+	for _, f := range []string{bad, empty, filepath.Join(dir, "none.jsonl"), dir} {
 		code, _, errs := rmabench(t, "report", "--fabrics", "none", "--add", f, "--out", filepath.Join(dir, "o"))
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, errs, "--add")

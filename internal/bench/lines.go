@@ -11,22 +11,26 @@ import (
 // maxLine bounds one line of results that are read back.
 const maxLine = 1 << 20
 
-// EachLine calls f with every line of r that is not empty. Its errors wrap ErrFormat and
-// contain the line's number.
+// EachLine calls f with every line of r that is not empty; there must be one. Its errors wrap
+// ErrFormat and contain the line's number.
 func EachLine(r io.Reader, f func(line []byte) error) error {
-	sc := bufio.NewScanner(r)
+	sc, lines := bufio.NewScanner(r), 0
 	sc.Buffer(nil, maxLine)
 	for n := 1; sc.Scan(); n++ {
 		line := bytes.TrimSpace(sc.Bytes())
 		if len(line) == 0 {
 			continue
 		}
+		lines++
 		if err := f(line); err != nil {
 			return fmt.Errorf("%w: line %d: %w", ErrFormat, n, err)
 		}
 	}
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if lines == 0 {
+		return fmt.Errorf("%w: no results", ErrFormat)
 	}
 	return nil
 }
