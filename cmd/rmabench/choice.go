@@ -113,9 +113,9 @@ has allocated.`,
 				return usage(err)
 			}
 			if req.Pieces() {
-				return f.comparePieces(cmd.Context(), s, req)
+				return f.take(cmd.Context(), s, req, f.comparePieces)
 			}
-			return f.compare(cmd.Context(), s, req)
+			return f.take(cmd.Context(), s, req, f.compare)
 		},
 	}
 	f.common(cmd)
@@ -175,7 +175,7 @@ Peer.Stats shows; nothing is measured.`,
 			if err != nil {
 				return usage(err)
 			}
-			return f.explain(cmd.Context(), s, req)
+			return f.take(cmd.Context(), s, req, f.explain)
 		},
 	}
 	f.common(cmd)
@@ -233,9 +233,6 @@ func (f *choiceFlags) request(changed func(string) bool, own func(*choice.Reques
 	if len(f.add) > 0 && f.html == "" {
 		return req, errors.New("--add shows results on the page of --html")
 	}
-	if _, silent := f.inJob(); silent {
-		f.add = nil // this rank writes no page
-	}
 	if !changed("table") && req.Coll == "" && !req.Ablate && !req.Mixing && !req.Pieces() {
 		v, err := settings.Environment()
 		if err == nil {
@@ -263,15 +260,20 @@ func (f *choiceFlags) play(ctx context.Context, s streams, req choice.Request, e
 	return session.ChoiceLocal(ctx, req, s.err, emit)
 }
 
-// gatherChoice executes req, and returns its results; shows is false on a rank that has none.
+// take executes req by show, which reads and writes files, or without it on a rank that has no
+// results.
+func (f *choiceFlags) take(ctx context.Context, s streams, req choice.Request, show func(context.Context, streams, choice.Request) error) error {
+	if _, silent := f.inJob(); silent {
+		return f.play(ctx, s, req, choice.Emit{})
+	}
+	return show(ctx, s, req)
+}
+
+// gatherChoice executes req, and returns its results.
 func gatherChoice[R any](ctx context.Context, f *choiceFlags, s streams, req choice.Request, bar io.Writer, total int,
 	text func(*R) string, emit func(func(R) error) choice.Emit,
-) (rs []R, shows bool, err error) {
-	if _, silent := f.inJob(); silent {
-		return nil, false, f.play(ctx, s, req, choice.Emit{})
-	}
-	rs, err = gather(bar, total, text, func(take func(R) error) error { return f.play(ctx, s, req, emit(take)) })
-	return rs, true, err
+) ([]R, error) {
+	return gather(bar, total, text, func(take func(R) error) error { return f.play(ctx, s, req, emit(take)) })
 }
 
 // compareCells measures and writes results of any type. emit makes a choice.Emit of a function
@@ -282,10 +284,10 @@ func compareCells[R, S any](ctx context.Context, f *choiceFlags, s streams, req 
 	out, commit := f.output(s)
 	w := writer(out, f.format)
 	total := len(req.Cells())
-	rs, shows, err := gatherChoice(ctx, f, s, req, f.barBeside(s), total, text, func(take func(R) error) choice.Emit {
+	rs, err = gatherChoice(ctx, f, s, req, f.barBeside(s), total, text, func(take func(R) error) choice.Emit {
 		return emit(func(r R) error { return errors.Join(take(r), w.Write(r)) })
 	})
-	if err != nil || !shows {
+	if err != nil {
 		return nil, err
 	}
 	return rs, errors.Join(w.Close(sum(rs, len(rs) < total)), commit())
@@ -334,11 +336,10 @@ func (f *choiceFlags) compare(ctx context.Context, s streams, req choice.Request
 }
 
 // explain explains a batch and writes the explanation.
-func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request) (err error) {
+func (f *choiceFlags) explain(ctx context.Context, s streams, req choice.Request) error {
 	var x *choice.Explanation
 	emit := choice.Emit{Explain: func(y choice.Explanation) error { x = &y; return nil }}
-	err = f.play(ctx, s, req, emit)
-	if _, silent := f.inJob(); silent || err != nil {
+	if err := f.play(ctx, s, req, emit); err != nil {
 		return err
 	}
 	return f.writeOne(s, x, x.WriteText)
@@ -414,9 +415,9 @@ promise that the last byte of a write becomes visible last.`,
 				return usage(err)
 			}
 			if f.mixing {
-				return f.compareMixing(cmd.Context(), s, req)
+				return f.take(cmd.Context(), s, req, f.compareMixing)
 			}
-			return f.ablate(cmd.Context(), s, req)
+			return f.take(cmd.Context(), s, req, f.ablate)
 		},
 	}
 	f.common(cmd)
@@ -432,9 +433,9 @@ promise that the last byte of a write becomes visible last.`,
 
 // compareMixing compares plans of several modes with simpler rules and writes the result.
 func (f *choiceFlags) compareMixing(ctx context.Context, s streams, req choice.Request) error {
-	rs, shows, err := gatherChoice(ctx, f, s, req, f.bar(s), len(req.Cells()), func(r *choice.Result) string { return fmt.Sprintf("%s %d × %s", r.Fabric, r.N, r.Mix) },
+	rs, err := gatherChoice(ctx, f, s, req, f.bar(s), len(req.Cells()), func(r *choice.Result) string { return fmt.Sprintf("%s %d × %s", r.Fabric, r.N, r.Mix) },
 		func(emit func(choice.Result) error) choice.Emit { return choice.Emit{Cell: emit} })
-	if err != nil || !shows {
+	if err != nil {
 		return err
 	}
 	return writeRows(&f.outFlags, s, choice.SummarizeMixing(rs), choice.WriteMixing)
@@ -442,9 +443,9 @@ func (f *choiceFlags) compareMixing(ctx context.Context, s streams, req choice.R
 
 // ablate measures design choices and writes the results.
 func (f *choiceFlags) ablate(ctx context.Context, s streams, req choice.Request) error {
-	as, shows, err := gatherChoice(ctx, f, s, req, f.bar(s), choice.AblationRows(), func(a *choice.Ablation) string { return fmt.Sprintf("%s %s %s", a.Fabric, a.Study, a.Batch) },
+	as, err := gatherChoice(ctx, f, s, req, f.bar(s), choice.AblationRows(), func(a *choice.Ablation) string { return fmt.Sprintf("%s %s %s", a.Fabric, a.Study, a.Batch) },
 		func(emit func(choice.Ablation) error) choice.Emit { return choice.Emit{Ablation: emit} })
-	if err != nil || !shows {
+	if err != nil {
 		return err
 	}
 	return writeRows(&f.outFlags, s, as, choice.WriteAblations)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/bench/choice"
+	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/logp"
 )
 
@@ -258,4 +259,19 @@ func TestMixingOverRealProcesses(t *testing.T) {
 		cells[m.Mix] = m.Cells
 	}
 	require.Equal(t, map[string]int{"64": 2, "64K": 2, "bimodal": 4, "all": 8}, cells, "random sizes are drawn twice")
+}
+
+// A request leaves the flags as they are, also on a rank that reads no files.
+func TestRequestLeavesTheFlags(t *testing.T) {
+	for name, value := range map[string]string{wireup.EnvRank: "1", wireup.EnvSize: "2", wireup.EnvRoot: "tcp:127.0.0.1:1", wireup.EnvToken: strings.Repeat("5a", 16)} {
+		t.Setenv(name, value)
+	}
+	require.True(t, showsNothing())
+	f := &choiceFlags{fabric: "shm", op: choice.OpMessage, outFlags: outFlags{format: "table"}, html: "page", add: []string{"lines"}}
+	_, err := f.request(func(string) bool { return false }, func(r *choice.Request) error {
+		r.Ablate = true
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"lines"}, f.add)
 }

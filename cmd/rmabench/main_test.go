@@ -338,16 +338,28 @@ func TestUnderALauncher(t *testing.T) {
 	require.Zero(t, code)
 	require.Contains(t, out.String(), `"fabric":"tcp"`)
 
-	// The directory of the results exists where rank 0 is.
+	// The files to read and the directory of the results exist where rank 0 is.
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "0", "results"), 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "1"), 0o755))
-	errs.Reset()
-	_, err = launch.Run(testutil.Context(t, testutil.Limit), launch.Spec{
-		N: 2, Path: "/bin/sh", Dir: dir, Args: append([]string{"-c", `cd $RMA_RANK && exec "$0" "$@"`, self}, fast("lat", "--sizes", "8", "--out", "results/lat")...),
-		Env: []string{envCommand + "=1"}, Stderr: &errs, Timeout: testutil.Limit,
-	})
-	require.NoError(t, err, errs.String())
+	plogp := sampleQuick("--fabric", "shm")
+	succeeds(t, append(plogp, "--format", "json", "--out", filepath.Join(dir, "0", "lines"))...)
+	steps := briefly("switch", "--fabric", "shm", "-n", "1", "--max", "64", "--rounds", "1", "--time", "1ms")
+	succeeds(t, append(steps, "--format", "json", "--out", filepath.Join(dir, "0", "steps"))...)
+	for _, args := range [][]string{
+		fast("lat", "--sizes", "8", "--out", "results/lat"),
+		append(plogp, "--format", "html", "--out", "results", "--add", "lines"),
+		append(steps, "--html", "results/steps", "--add", "steps"),
+	} {
+		errs.Reset()
+		_, err = launch.Run(testutil.Context(t, testutil.Limit), launch.Spec{
+			N: 2, Path: "/bin/sh", Dir: dir, Args: append([]string{"-c", `cd $RMA_RANK && exec "$0" "$@"`, self}, args...),
+			Env: []string{envCommand + "=1"}, Stderr: &errs, Timeout: testutil.Limit,
+		})
+		require.NoError(t, err, errs.String())
+	}
+	require.FileExists(t, filepath.Join(dir, "0", "results", "plogp.html"))
+	require.NoDirExists(t, filepath.Join(dir, "1", "results"))
 	require.FileExists(t, filepath.Join(dir, "0", "results", "lat"))
 	out.Reset()
 	errs.Reset()

@@ -132,6 +132,13 @@ func (f *plogpFlags) request() (bench.PlogpRequest, error) {
 
 // run samples and writes the results.
 func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest) error {
+	if _, silent := f.inJob(); silent { // this rank has no files to read or write
+		if f.fabric == "none" {
+			return nil
+		}
+		_, shows, err := session.PlogpInJob(ctx, req)
+		return shown(shows, err)
+	}
 	all, err := addLines(f.add, bench.ReadPlogp)
 	if err == nil && f.format == "html" {
 		f.out, err = outDir(f.out, plogpPage)
@@ -155,9 +162,8 @@ func (f *plogpFlags) run(ctx context.Context, s streams, req bench.PlogpRequest)
 				return err
 			}
 		case jobenv.InJob():
-			var shows bool
-			if res, shows, err = session.PlogpInJob(ctx, req); err != nil || !shows {
-				return shown(shows, err)
+			if res, _, err = session.PlogpInJob(ctx, req); err != nil {
+				return err
 			}
 		default:
 			if res, err = session.PlogpLocal(ctx, req, s.err); err != nil {

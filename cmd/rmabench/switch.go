@@ -49,7 +49,7 @@ a batch over half a round trip.`,
 			if err != nil {
 				return usage(err)
 			}
-			return f.run(cmd.Context(), s, req)
+			return f.take(cmd.Context(), s, req, f.run)
 		},
 	}
 	f.common(cmd)
@@ -89,9 +89,9 @@ func (f *switchFlags) run(ctx context.Context, s streams, req choice.Request) er
 	if err != nil {
 		return err
 	}
-	cs, shows, err := gatherChoice(ctx, &f.choiceFlags, s, req, f.bar(s), len(req.Curves), func(c *choice.Curve) string { return c.Fabric + " n=" + strconv.Itoa(c.N) },
+	cs, err := gatherChoice(ctx, &f.choiceFlags, s, req, f.bar(s), len(req.Curves), func(c *choice.Curve) string { return c.Fabric + " n=" + strconv.Itoa(c.N) },
 		func(emit func(choice.Curve) error) choice.Emit { return choice.Emit{Curve: emit} })
-	if err != nil || !shows {
+	if err != nil {
 		return err
 	}
 	if err := writeRows(&f.outFlags, s, cs, choice.WriteCurves); err != nil {
