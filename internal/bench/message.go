@@ -79,7 +79,7 @@ func (r *Request) chooses() bool {
 // openMessages opens and connects the message channel of s, and calibrates it if
 // calibration is positive. Both sides call it.
 func openMessages(ctx context.Context, s *side, p *logp.Params, calibration, stall time.Duration, pinned bool) error {
-	play, err := pingpong.Open(s.Link, s.EP, pingpong.Options{
+	play, err := pingpong.Open(ctx, s.Link, s.EP, pingpong.Options{
 		First: s.Rank() == 0, Span: pingpong.CalibrationSpan, Stall: stall, Wait: Waiter(pinned),
 		Channel: message.Options{IDTag: messageTag, Params: p},
 	})

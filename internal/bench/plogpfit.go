@@ -22,7 +22,7 @@ const fitTag = 16
 // fitBatches plays whole batches for req.Calibrate and adds the fitted parameters to
 // the tables, as an engine does at its first start. It closes the endpoint.
 func fitBatches(ctx context.Context, ctl Control, conn Conn, req PlogpRequest, r *sampling.Result) (err error) {
-	side, err := pingpong.Open(conn.Link, conn.EP, pingpong.Options{
+	side, err := pingpong.Open(ctx, conn.Link, conn.EP, pingpong.Options{
 		First: ctl.Rank() == 0, Span: pingpong.CalibrationSpan, Stall: DefaultStall, Wait: Waiter(req.Pin),
 		Channel: message.Options{IDTag: fitTag, Params: &r.Both},
 	})

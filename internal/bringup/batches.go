@@ -42,7 +42,7 @@ func (m *measurement) playBatches(ctx context.Context, res *sampling.Result) err
 	if err != nil {
 		return err // the peer, which waits for this side, cannot be notified without the connection
 	}
-	side, failed := pingpong.Open(l, ep, pingpong.Options{
+	side, failed := pingpong.Open(ctx, l, ep, pingpong.Options{
 		First: m.first, Span: pingpong.CalibrationSpan, Stall: batchStall, EP: uint32(batchID | m.peer), Other: m.others,
 		MaxBytes: int64((1 - curveShare) * float64(m.bytes)), Wait: m.wait(),
 		Channel: message.Options{IDTag: 1, Ring: eager.Options{Depth: m.Depth}, Params: &res.Both},

@@ -132,7 +132,7 @@ func (k *rank) calibrate(ctx context.Context) error {
 // pingpong.Options.
 func (k *rank) open(ctx context.Context, span int, o message.Options, unregistered bool) (*pingpong.Side, error) {
 	o.Params = &k.params
-	side, err := pingpong.Open(k.conn.Link, k.conn.EP, pingpong.Options{
+	side, err := pingpong.Open(ctx, k.conn.Link, k.conn.EP, pingpong.Options{
 		First: k.ctl.Rank() == 0, Span: span, Stall: k.req.Stall, Wait: bench.Waiter(k.req.Pin), Channel: o, Unregistered: unregistered,
 	})
 	if side != nil {

@@ -97,6 +97,8 @@ func TestACancelledContextEndsTheWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.ErrorIs(t, a.Play(ctx, make([]int64, 1)), context.Canceled)
+	_, err := Open(ctx, a.link, a.ep, Options{Span: 64 << 20})
+	require.ErrorIs(t, err, context.Canceled, "it provides memory")
 }
 
 func TestBothSidesGetTheSameCalibration(t *testing.T) {

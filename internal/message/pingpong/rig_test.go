@@ -64,10 +64,10 @@ func pairOver(t *testing.T, link string, o Options, wrap func(fabric.Endpoint) f
 	}
 	o.Channel = message.Options{IDTag: 3}
 	o.First = true
-	a, err = Open(la, wrap(ea), o)
+	a, err = Open(t.Context(), la, wrap(ea), o)
 	require.NoError(t, err)
 	o.First = false
-	b, err = Open(lb, wrap(eb), o)
+	b, err = Open(t.Context(), lb, wrap(eb), o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, a.Close())

@@ -3,6 +3,7 @@ package pingpong
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -91,9 +92,13 @@ func (k *counter) Complete(_ uint32, _ int, err error) {
 	}
 }
 
+// populated is how many bytes of memory Open provides before it looks at its context again: the
+// pages of large batches may take seconds.
+const populated = 1 << 20
+
 // Open creates a side over a connected endpoint, whose completions it alone takes. Setup
 // path.
-func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
+func Open(ctx context.Context, link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 	o.Span = cmp.Or(o.Span, 1<<20)
 	o.Span = (o.Span + 4095) &^ 4095
 	o.Stall = cmp.Or(o.Stall, 20*time.Second)
@@ -103,14 +108,19 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Side, error) {
 		return nil, fmt.Errorf("memory for the batches: %w", err)
 	}
 	mem := s.reg.Bytes()
-	offheap.Populate(mem)
-	// Touch all pages before the measurement; every byte depends on its offset.
+	// Touch all pages before the measurement; every word depends on its offset.
 	x := uint64(88172645463325252)
-	for i := range mem[:o.Span] {
-		x ^= x << 13
-		x ^= x >> 7
-		x ^= x << 17
-		mem[i] = byte(x >> 32)
+	for at := 0; at < len(mem); at += populated {
+		if ctx.Err() != nil {
+			return nil, errors.Join(context.Cause(ctx), s.reg.Close())
+		}
+		offheap.Populate(mem[at:min(at+populated, len(mem))])
+		for i := at; i < min(at+populated, o.Span); i += 8 {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+			binary.NativeEndian.PutUint64(mem[i:], x)
+		}
 	}
 	clear(mem[o.Span:])
 	if o.Channel.Adverts == 0 {
