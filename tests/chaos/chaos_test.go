@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +31,18 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// interruptor interrupts this process when something is written: after a round.
+type interruptor struct{}
+
+func (interruptor) Write(b []byte) (int, error) {
+	return len(b), syscall.Kill(os.Getpid(), syscall.SIGINT)
+}
+
+// A campaign that is interrupted has not shown what it should.
+func TestInterruptedCampaign(t *testing.T) {
+	require.Equal(t, 130, run([]string{"--parts", "strangers"}, &bytes.Buffer{}, interruptor{}))
 }
 
 // One round of each part runs without faults.

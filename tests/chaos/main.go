@@ -47,7 +47,8 @@ guarantee, and the parts that this machine does not support. Column over counts 
 the guaranteed bound: a machine with fewer processors than processes has some; times far
 beyond it are failures.
 
-Exit code: 0 all guarantees held, 1 a guarantee was violated, 2 bad flags, 125 the guest failed.
+Exit code: 0 all guarantees held, 1 a guarantee was violated, 2 bad flags, 125 the guest failed,
+130 interrupted before the time was up.
 
 Examples:
   chaos --time 10m                           a new seed
@@ -121,7 +122,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	fmt.Fprintf(stdout, "%d passed, %d failed (seed %d)\n", len(rounds)-broken, broken, c.seed)
-	if broken > 0 {
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "chaos: interrupted")
+		return 130
+	case broken > 0:
 		return 1
 	}
 	return 0
