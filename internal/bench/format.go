@@ -192,10 +192,10 @@ const (
 )
 
 // ReadJSON reads results that --format json wrote.
-func ReadJSON(r io.Reader) ([]Result, error) { return ReadLines(r, (*Result).checkRead) }
+func ReadJSON(r io.Reader) ([]Result, error) { return ReadLines(r, (*Result).CheckRead) }
 
-// checkRead reports why a result that is read back cannot be one.
-func (r *Result) checkRead() error {
+// CheckRead reports why a result that is read back cannot be one.
+func (r *Result) CheckRead() error {
 	p := Plan{Test: r.Test, Op: r.Op, Mode: r.Mode, Size: []int{r.Size}}.WithDefaults()
 	if err := p.Check(); err != nil {
 		return err

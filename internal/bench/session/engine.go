@@ -26,12 +26,12 @@ func EngineLocal(ctx context.Context, req bench.Request, pairs int, stderr io.Wr
 	return localPoints(ctx, ranks(engineArg, 2*pairs, req.Fabric, "RMA_MODE="+req.Plans[0].Mode), req, stderr, emit)
 }
 
-// engineChild is the child of EngineLocal.
-func engineChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
-	var req bench.Request
-	return withEngine(ctx, in, &req, func(eng *rma.Engine) error {
-		return bench.RunEngine(ctx, eng, req, lineTo[bench.Result](out))
-	})
+// engineChild returns the entry of Children that runs run with an engine.
+func engineChild[Q, R any](run func(context.Context, *rma.Engine, Q, func(R) error) error) func(context.Context, io.Reader, io.Writer) (bool, error) {
+	return func(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+		var req Q
+		return withEngine(ctx, in, &req, func(eng *rma.Engine) error { return run(ctx, eng, req, lineTo[R](out)) })
+	}
 }
 
 // hosted is a request for ranks that count as those of different hosts although they are on one.

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/overlap"
 	"github.com/seed33544411/rma/internal/bench/sockets"
 	"github.com/seed33544411/rma/internal/jobenv"
 	"github.com/seed33544411/rma/internal/launch"
@@ -21,13 +22,13 @@ import (
 // reads the request from in and writes results as JSON lines to out; shows reports whether its
 // rank has errors to show.
 var Children = map[string]func(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error){
-	ChildArg:      pointsChild,
-	engineArg:     engineChild,
-	plogpArg:      plogpChild,
-	startupArg:    startupChild,
-	railsArg:      railsChild,
+	ChildArg:      child(InJob),
+	engineArg:     engineChild(bench.RunEngine),
+	plogpArg:      child(plogpRank),
+	startupArg:    child(startupRank),
+	railsArg:      child(railsRank),
 	choiceArg:     choiceChild,
-	overlapArg:    overlapChild,
+	overlapArg:    engineChild(overlap.Run),
 	collectiveArg: collectiveChild,
 	sockets.Arg: func(ctx context.Context, in io.Reader, out io.Writer) (bool, error) {
 		return true, sockets.Child(ctx, in, out)
@@ -60,19 +61,7 @@ func Local(ctx context.Context, req bench.Request, stderr io.Writer, emit Emit) 
 
 // localPoints runs the ranks of spec until each point of req has a result.
 func localPoints(ctx context.Context, spec launch.Spec, req bench.Request, stderr io.Writer, emit Emit) error {
-	n := 0
-	err := localRanks(ctx, spec, req, stderr, func(b []byte) (bool, error) {
-		rs, err := bench.ReadJSON(bytes.NewReader(b))
-		if err != nil || len(rs) != 1 {
-			return false, nil //nolint:nilerr // a line that is no result is passed on
-		}
-		n++
-		return true, emit(rs[0])
-	})
-	if err == nil && n != req.Points() {
-		err = fmt.Errorf("%d results arrived, want %d", n, req.Points())
-	}
-	return err
+	return localResults(ctx, spec, req, stderr, req.Points(), func(r *bench.Result) bool { return r.CheckRead() == nil }, emit)
 }
 
 // localResults runs this program as two ranks, see localRanks. Lines of JSON that is accepts
@@ -169,13 +158,16 @@ func (u *untilEnd) Write(b []byte) (int, error) {
 // ErrReported is a failure that a child has already reported on stderr.
 var ErrReported = errors.New("measuring failed")
 
-// pointsChild is the child of Local.
-func pointsChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
-	var req bench.Request
-	if err := childRequest(in, &req); err != nil {
-		return true, err
+// child returns the entry of Children that runs run, with the request on rank 0 and a zero one on
+// the others.
+func child[Q, R any](run func(context.Context, Q, func(R) error) (bool, error)) func(context.Context, io.Reader, io.Writer) (bool, error) {
+	return func(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
+		var req Q
+		if err := childRequest(in, &req); err != nil {
+			return true, err
+		}
+		return run(ctx, req, lineTo[R](out))
 	}
-	return InJob(ctx, req, lineTo[bench.Result](out))
 }
 
 // lineTo returns a function that writes results as JSON lines.

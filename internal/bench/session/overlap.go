@@ -68,11 +68,3 @@ func OverlapInJob(ctx context.Context, req overlap.Request, emit func(overlap.Re
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	return cfg.Rank == 0, overlap.Run(ctx, eng, req, emit)
 }
-
-// overlapChild is the child of OverlapLocal.
-func overlapChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
-	var req overlap.Request
-	return withEngine(ctx, in, &req, func(eng *rma.Engine) error {
-		return overlap.Run(ctx, eng, req, lineTo[overlap.Result](out))
-	})
-}

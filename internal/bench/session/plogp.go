@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -26,17 +25,13 @@ func PlogpLocal(ctx context.Context, req bench.PlogpRequest, stderr io.Writer) (
 	return localResult(ctx, plogpArg, in, stderr, func(r *bench.PlogpResult) bool { return r.Fabric != "" })
 }
 
-// plogpChild is the child of PlogpLocal.
-func plogpChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
-	var req plogpInput
-	if err := childRequest(in, &req); err != nil {
-		return true, err
-	}
-	r := req.PlogpRequest
-	r.Profiles, r.Save, r.Device = req.Profiles, req.Save, req.Device
-	res, shows, err := PlogpInJob(ctx, r)
+// plogpRank is a rank of PlogpLocal.
+func plogpRank(ctx context.Context, in plogpInput, emit func(*bench.PlogpResult) error) (shows bool, err error) {
+	req := in.PlogpRequest
+	req.Profiles, req.Save, req.Device = in.Profiles, in.Save, in.Device
+	res, shows, err := PlogpInJob(ctx, req)
 	if err == nil && res != nil {
-		err = json.NewEncoder(out).Encode(res)
+		err = emit(res)
 	}
 	return shows, err
 }

@@ -19,13 +19,9 @@ func RailsLocal(ctx context.Context, req bench.RailsRequest, stderr io.Writer, e
 	return localResults(ctx, spec, req, stderr, len(req.Ops)*len(req.Sizes), func(r *bench.RailsResult) bool { return r.What == bench.RailsWhat }, emit)
 }
 
-// railsChild is the child of RailsLocal.
-func railsChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
-	var req bench.RailsRequest
-	if err := childRequest(in, &req); err != nil {
-		return true, err
-	}
+// railsRank is a rank of RailsLocal.
+func railsRank(ctx context.Context, req bench.RailsRequest, emit func(bench.RailsResult) error) (shows bool, err error) {
 	return inJob(ctx, func(ctx context.Context, job *wireup.Job, _ links.Options) error {
-		return bench.MeasureRails(ctx, bench.NewControl(job, job.Rank()), req, lineTo[bench.RailsResult](out))
+		return bench.MeasureRails(ctx, bench.NewControl(job, job.Rank()), req, emit)
 	})
 }

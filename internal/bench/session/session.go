@@ -16,7 +16,7 @@ import (
 )
 
 // Emit gets every result as it arrives, on rank 0.
-type Emit func(bench.Result) error
+type Emit = func(bench.Result) error
 
 // ErrSize reports a job with too few ranks.
 var ErrSize = errors.New("measuring needs a job of at least 2 ranks")

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -19,16 +18,12 @@ func StartupLocal(ctx context.Context, req bench.StartupRequest, stderr io.Write
 	return localResult(ctx, startupArg, req, stderr, func(r *bench.Startup) bool { return r.Fabric != "" })
 }
 
-// startupChild is the child of StartupLocal.
-func startupChild(ctx context.Context, in io.Reader, out io.Writer) (shows bool, err error) {
-	var req bench.StartupRequest
-	if err := childRequest(in, &req); err != nil {
-		return true, err
-	}
+// startupRank is a rank of StartupLocal.
+func startupRank(ctx context.Context, req bench.StartupRequest, emit func(*bench.Startup) error) (shows bool, err error) {
 	return inJob(ctx, func(ctx context.Context, job *wireup.Job, _ links.Options) error {
 		res, err := bench.MeasureStartup(ctx, bench.NewControl(job, job.Rank()), req)
 		if err == nil && res != nil {
-			err = json.NewEncoder(out).Encode(res)
+			err = emit(res)
 		}
 		return err
 	})
