@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,21 +51,34 @@ func compiled(dir string) string { return filepath.Join(dir, "play") }
 func parseC(program string) func(out []byte, j Job) (float64, error) {
 	return func(out []byte, j Job) (float64, error) {
 		want := []string{cTests[j.Test.Kind], strconv.Itoa(j.Test.Size), strconv.Itoa(j.Iters)}
-		for line := range strings.Lines(string(out)) {
-			f := strings.Fields(line)
-			if len(f) == 0 || f[0] != want[0] {
-				continue
-			}
-			if len(f) == 4 && f[1] == want[1] && f[2] == want[2] {
-				if v, ok := numbers(f[3:], 1); ok && v[0] > 0 {
-					return j.figure(v[0]), nil
-				}
-			}
-			return 0, &OutputError{Program: program, Want: strings.Join(want, " ") + " and seconds", Line: strings.TrimSpace(line)}
+		v, err := parsePoint(out, program, want, 1, "seconds", positive)
+		if err != nil {
+			return 0, err
 		}
-		return 0, &OutputError{Program: program, Want: strings.Join(want, " ") + " and seconds", Line: lastLine(out)}
+		return j.figure(v[0]), nil
 	}
 }
+
+// parsePoint returns the n numbers behind the words of want in a line of out; errors call them what. The
+// first line of these words and n others must have good numbers.
+func parsePoint(out []byte, program string, want []string, n int, what string, good func(v []float64) bool) ([]float64, error) {
+	bad := &OutputError{Program: program, Want: strings.Join(want, " ") + " and " + what, Line: lastLine(out)}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) != len(want)+n || !slices.Equal(f[:len(want)], want) {
+			continue
+		}
+		if v, ok := numbers(f[len(want):], n); ok && good(v) {
+			return v, nil
+		}
+		bad.Line = strings.TrimSpace(line)
+		break
+	}
+	return nil, bad
+}
+
+// positive accepts numbers whose first is.
+func positive(v []float64) bool { return v[0] > 0 }
 
 // cTests are the names of tests in those programs.
 var cTests = map[Kind]string{Lat: "lat", BW: "bw", Rate: "bw", Put: "put", PutBW: "putbw"}

@@ -121,22 +121,3 @@ func mpiBound(program []string, ranks int, places []topo.Binding) []string {
 	}
 	return mpiEach(len(places), func(r int) []string { return bound(places[r].CPUs, program) })
 }
-
-// parsePoint returns the n numbers behind the words of want in a line of out. The first line that begins
-// with these words must have good ones.
-func parsePoint(out []byte, program string, want []string, n int, good func(v []float64) bool) ([]float64, error) {
-	bad := &OutputError{Program: program, Want: fmt.Sprintf("%s and %d numbers", strings.Join(want, " "), n), Line: lastLine(out)}
-	for line := range strings.Lines(string(out)) {
-		f := strings.Fields(line)
-		if len(f) != len(want)+n || !slices.Equal(f[:len(want)], want) {
-			continue
-		}
-		v, ok := numbers(f[len(want):], n)
-		if !ok || !good(v) {
-			bad.Line = strings.TrimSpace(line)
-			return nil, bad
-		}
-		return v, nil
-	}
-	return nil, bad
-}

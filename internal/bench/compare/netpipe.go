@@ -1,9 +1,7 @@
 package compare
 
 import (
-	"fmt"
 	"strconv"
-	"strings"
 )
 
 // netpipe is NetPIPE over a blocking TCP socket. Its streams are not used: it reopens its
@@ -30,19 +28,12 @@ func netpipeArgs(j *Job) []string {
 // seconds for a message one way. The rate has more digits.
 func parseNetpipe(program string) func(out []byte, j Job) (float64, error) {
 	return func(out []byte, j Job) (float64, error) {
-		size := strconv.Itoa(j.Test.Size)
-		for line := range strings.Lines(string(out)) {
-			f := strings.Fields(line)
-			if len(f) != 3 || f[0] != size {
-				continue
-			}
-			if v, ok := numbers(f[1:], 2); ok && v[0] > 0 {
-				one := float64(j.Test.Size) * 8 / (v[0] * (1 << 20)) // seconds
-				return j.figure(one * float64(j.Iters)), nil
-			}
-			return 0, &OutputError{Program: program, Want: "bytes, rate, time", Line: strings.TrimSpace(line)}
+		v, err := parsePoint(out, program, []string{strconv.Itoa(j.Test.Size)}, 2, "rate, time", positive)
+		if err != nil {
+			return 0, err
 		}
-		return 0, &OutputError{Program: program, Want: fmt.Sprintf("a line of 3 columns for %s bytes", size), Line: lastLine(out)}
+		one := float64(j.Test.Size) * 8 / (v[0] * (1 << 20)) // seconds
+		return j.figure(one * float64(j.Iters)), nil
 	}
 }
 

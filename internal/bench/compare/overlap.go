@@ -72,7 +72,7 @@ func overlapArgs(x *overlap.Result) []string {
 // parseOverlap reads the line that csrc/overlap.c prints for the point x.
 func parseOverlap(out []byte, x *overlap.Result) error {
 	want := append([]string{"overlap"}, overlapArgs(x)...)
-	v, err := parsePoint(out, "overlap.c", want, 4, func(v []float64) bool {
+	v, err := parsePoint(out, "overlap.c", want, 4, "4 numbers", func(v []float64) bool {
 		return v[0] > 0 && v[2] > 0 && v[3] >= 1 && v[3] <= 1e6
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func besideArgs(x *overlap.Result) []string {
 
 // parseBeside reads the line that csrc/beside.c prints for the point x.
 func parseBeside(out []byte, x *overlap.Result) error {
-	v, err := parsePoint(out, "beside.c", besideArgs(x), 6, func(v []float64) bool {
+	v, err := parsePoint(out, "beside.c", besideArgs(x), 6, "6 numbers", func(v []float64) bool {
 		return v[0] > 0 && v[1] <= v[2] && v[2] <= v[3] && v[4] >= 1 && v[4] <= 1e9
 	})
 	if err != nil {
