@@ -64,6 +64,14 @@ func (r *round) fault(format string, args ...any) {
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
+// failed reports whether there is an error, and records it as a fault.
+func (r *round) failed(err error) bool {
+	if err != nil {
+		r.fault("%v", err)
+	}
+	return err != nil
+}
+
 // measure records a duration.
 func (r *round) measure(f figure, d time.Duration) {
 	r.mu.Lock()
@@ -104,6 +112,11 @@ func (r *round) hear(p *proc, what string) {
 	for _, e := range p.find(is("count")) {
 		r.count(e.Op, e.N)
 	}
+}
+
+// about returns a random duration with that mean.
+func (r *round) about(mean time.Duration) time.Duration {
+	return time.Duration(r.ExpFloat64() * float64(mean))
 }
 
 // pick returns one of the values.

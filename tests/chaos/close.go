@@ -33,11 +33,11 @@ func closing(ctx context.Context, r *round) {
 	}
 	defer j.kill()
 	for range 1 + r.IntN(8) {
-		wait(ctx, time.Duration(r.ExpFloat64()*float64(100*time.Millisecond)))
+		wait(ctx, r.about(100*time.Millisecond))
 		if r.IntN(2) == 0 {
 			p := j.procs[r.IntN(len(j.procs))]
 			p.signal(syscall.SIGSTOP)
-			wait(ctx, time.Duration(r.ExpFloat64()*float64(100*time.Millisecond)))
+			wait(ctx, r.about(100*time.Millisecond))
 			p.signal(syscall.SIGCONT)
 		}
 	}

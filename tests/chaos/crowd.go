@@ -41,8 +41,7 @@ func crowd(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: 2, Fabric: "tcp", Root: "tcp", Work: work{Ops: []string{"probe"}, Seed: r.Uint64(), Max: 4096}}
 	rate := pick(r, floodRates...)
 	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		r.fault("%v", err)
+	if r.failed(err) {
 		return
 	}
 	defer other.Close()
@@ -96,8 +95,7 @@ func crowd(ctx context.Context, r *round) {
 		}
 	}
 	p := j.procs[0]
-	if err := p.await(startLimit, 3*turns, "latencies are measured", is("p99")); err != nil {
-		r.fault("%v", err)
+	if r.failed(p.await(startLimit, 3*turns, "latencies are measured", is("p99"))) {
 		return
 	}
 	for _, e := range p.find(is("p99")) {

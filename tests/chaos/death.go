@@ -29,18 +29,16 @@ func death(ctx context.Context, r *round) {
 		s.Env = []string{"RMA_TIMEOUT=15s"}
 	}
 	j, err := startJob(s)
-	if err != nil {
-		r.fault("%v", err)
+	if r.failed(err) {
 		return
 	}
 	defer j.kill()
 	if !early {
-		if err := j.ready(startLimit); err != nil {
-			r.fault("%v", err)
+		if r.failed(j.ready(startLimit)) {
 			return
 		}
 	}
-	if !wait(ctx, time.Duration(r.ExpFloat64()*float64(100*time.Millisecond))) {
+	if !wait(ctx, r.about(100*time.Millisecond)) {
 		return
 	}
 	killed := now()
@@ -48,7 +46,7 @@ func death(ctx context.Context, r *round) {
 	survivors := slices.Delete(slices.Clone(j.procs), victim, victim+1)
 	if early { // they need not communicate, but must end
 		for _, p := range survivors {
-			if err := p.await(startLimit, 1, "knows that there is no job, or begins", func(e event) bool { return e.Ev == "fail" || e.Ev == "ready" }); err != nil {
+			if err := p.await(startLimit, 1, "knows that there is no job, or begins", decided); err != nil {
 				r.fault("rank %d killed at the start: %v", victim, err)
 				return
 			}
@@ -84,8 +82,7 @@ func told(r *round, p *proc, victim int, since time.Duration, want string, f fig
 		}
 	}
 	fails := func(e event) bool { return e.Ev == "fail" && e.Peer == victim }
-	if err := p.await(f.hard+tellLimit, lines, fmt.Sprintf("operations with rank %d end", victim), fails); err != nil {
-		r.fault("%v", err)
+	if r.failed(p.await(f.hard+tellLimit, lines, fmt.Sprintf("operations with rank %d end", victim), fails)) {
 		return
 	}
 	for _, e := range blamed(r, p, victim, want) {
@@ -126,9 +123,7 @@ func goOn(r *round, survivors []*proc, victim int) {
 			}
 			n += len(survivors) - 1
 		}
-		if err := p.await(startLimit, n, "operations go on with those that live", is("on")); err != nil {
-			r.fault("%v", err)
-		}
+		r.failed(p.await(startLimit, n, "operations go on with those that live", is("on")))
 	}
 }
 

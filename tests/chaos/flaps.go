@@ -60,7 +60,7 @@ func flaps(ctx context.Context, r *round) {
 		}
 		p := j.procs[r.IntN(2)]
 		_, _ = fmt.Fprintf(p.in, "cut %s\n", strings.Join(how, " "))
-		if r.IntN(4) > 0 && !wait(ctx, time.Duration(r.ExpFloat64()*float64(80*time.Millisecond))) {
+		if r.IntN(4) > 0 && !wait(ctx, r.about(80*time.Millisecond)) {
 			return
 		}
 	}
@@ -110,8 +110,7 @@ func settled(r *round, j *job) bool {
 		_, _ = fmt.Fprintln(p.in, "settle")
 	}
 	for _, p := range j.procs {
-		if err := p.await(endLimit, before[p]+1, "all rails are in use", is("settled")); err != nil {
-			r.fault("%v", err)
+		if r.failed(p.await(endLimit, before[p]+1, "all rails are in use", is("settled"))) {
 			for _, p := range j.procs {
 				for _, e := range p.find(is("late")) {
 					r.fault("rank %d has these rails: %s", p.rank, e.Text)

@@ -24,7 +24,7 @@ func pause(ctx context.Context, r *round) {
 	one := j.procs[r.IntN(len(j.procs))]
 	how := r.IntN(4)
 	length := pick(r, 50*time.Millisecond, 500*time.Millisecond, 2500*time.Millisecond, 4*time.Second)
-	wait(ctx, time.Duration(r.ExpFloat64()*float64(50*time.Millisecond)))
+	wait(ctx, r.about(50*time.Millisecond))
 	var resume func()
 	switch how {
 	case 0:
@@ -71,7 +71,7 @@ func hang(ctx context.Context, r *round) {
 		return
 	}
 	defer j.kill()
-	wait(ctx, time.Duration(r.ExpFloat64()*float64(100*time.Millisecond)))
+	wait(ctx, r.about(100*time.Millisecond))
 	survivors := slices.Delete(slices.Clone(j.procs), victim, victim+1)
 	if r.IntN(4) == 0 {
 		feed, err := starve(j.procs[victim])

@@ -62,14 +62,12 @@ func hostile(ctx context.Context, r *round) {
 	liar := s.Ranks - 1
 	s.Absent = []int{liar}
 	j, err := startJob(s)
-	if err != nil {
-		r.fault("%v", err)
+	if r.failed(err) {
 		return
 	}
 	defer j.kill()
 	key, err := someKey(ctx)
-	if err != nil {
-		r.fault("%v", err)
+	if r.failed(err) {
 		return
 	}
 	l := &liarRank{rng: rand.New(rand.NewPCG(s.Work.Seed, 9)), size: s.Ranks, key: key}
@@ -83,7 +81,7 @@ func hostile(ctx context.Context, r *round) {
 	}()
 	begun := 0
 	for _, p := range j.procs {
-		if err := p.await(startLimit, 1, "begins, or knows why not", func(e event) bool { return e.Ev == "fail" || e.Ev == "ready" }); err != nil {
+		if err := p.await(startLimit, 1, "begins, or knows why not", decided); err != nil {
 			r.fault("beside a rank that lies: %v", err)
 			return
 		}

@@ -42,14 +42,13 @@ func interfaces(ctx context.Context, r *round) {
 	for range times {
 		host, w := r.IntN(2), r.IntN(wires)
 		for _, state := range []string{"down", "up"} {
-			if err := n.set(host, w, state); err != nil {
-				r.fault("%v", err)
+			if r.failed(n.set(host, w, state)) {
 				return
 			}
 			for _, p := range j.procs {
 				_, _ = fmt.Fprintf(p.in, "interface %d %s\n", w, state)
 			}
-			if !wait(ctx, time.Duration(r.ExpFloat64()*float64(150*time.Millisecond))) {
+			if !wait(ctx, r.about(150*time.Millisecond)) {
 				return
 			}
 		}

@@ -123,12 +123,10 @@ func startJob(s jobSpec) (*job, error) {
 // which is a fault of the round.
 func begin(r *round, s jobSpec) *job {
 	j, err := startJob(s)
-	if err != nil {
-		r.fault("%v", err)
+	if r.failed(err) {
 		return nil
 	}
-	if err := j.ready(startLimit); err != nil {
-		r.fault("%v", err)
+	if r.failed(j.ready(startLimit)) {
 		j.kill()
 		return nil
 	}
@@ -257,6 +255,9 @@ func (p *proc) complaints() string {
 }
 
 func is(ev string) func(event) bool { return func(e event) bool { return e.Ev == ev } }
+
+// decided reports whether a rank begins, or knows why not.
+func decided(e event) bool { return e.Ev == "fail" || e.Ev == "ready" }
 
 // ready waits until all ranks communicate.
 func (j *job) ready(d time.Duration) error {

@@ -44,13 +44,12 @@ func limits(ctx context.Context, r *round) {
 	}
 	s.Env = []string{"RMA_TIMEOUT=20s"}
 	j, err := startJob(s)
-	if err != nil {
-		r.fault("%v", err)
+	if r.failed(err) {
 		return
 	}
 	defer j.kill()
 	for _, p := range j.procs {
-		if err := p.await(startLimit, 1, "begins, or knows why not ("+what+")", func(e event) bool { return e.Ev == "fail" || e.Ev == "ready" }); err != nil && !strings.Contains(err.Error(), "ended") {
+		if err := p.await(startLimit, 1, "begins, or knows why not ("+what+")", decided); err != nil && !strings.Contains(err.Error(), "ended") {
 			r.fault("%v", err)
 			return
 		}

@@ -115,21 +115,21 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return 1
 		}
 	}
-	broken := 0
-	for _, r := range rounds {
-		if len(r.faults) > 0 {
-			broken++
-		}
-	}
-	fmt.Fprintf(stdout, "%d passed, %d failed (seed %d)\n", len(rounds)-broken, broken, c.seed)
-	switch {
-	case ctx.Err() != nil:
+	failed := broken(rounds)
+	fmt.Fprintf(stdout, "%d passed, %d failed (seed %d)\n", len(rounds)-failed, failed, c.seed)
+	if ctx.Err() != nil {
 		fmt.Fprintln(stderr, "chaos: interrupted")
 		return 130
-	case broken > 0:
-		return 1
 	}
-	return 0
+	return min(1, failed)
+}
+
+// broken returns the number of rounds with faults.
+func broken(rounds []*round) (n int) {
+	for _, r := range rounds {
+		n += min(1, len(r.faults))
+	}
+	return n
 }
 
 func parse(args []string, stderr io.Writer) (*campaign, error) {
@@ -208,23 +208,16 @@ func (c *campaign) run(ctx context.Context, stderr io.Writer) (rounds []*round) 
 var progressAt time.Time
 
 func progress(w io.Writer, spent, total time.Duration, rounds []*round) {
-	f, file := w.(*os.File)
-	st, err := func() (os.FileInfo, error) {
-		if !file {
-			return nil, os.ErrInvalid
-		}
-		return f.Stat()
-	}()
-	terminal := err == nil && st.Mode()&os.ModeCharDevice != 0
+	terminal := false
+	if f, is := w.(*os.File); is {
+		st, err := f.Stat()
+		terminal = err == nil && st.Mode()&os.ModeCharDevice != 0
+	}
 	if !terminal && time.Since(progressAt) < 30*time.Second {
 		return
 	}
 	progressAt = time.Now()
-	broken := 0
-	for _, r := range rounds {
-		broken += min(1, len(r.faults))
-	}
-	text := fmt.Sprintf("chaos: %v of %v, %d rounds, %d broken", spent.Round(time.Second), total, len(rounds), broken)
+	text := fmt.Sprintf("chaos: %v of %v, %d rounds, %d broken", spent.Round(time.Second), total, len(rounds), broken(rounds))
 	if terminal {
 		fmt.Fprintf(w, "\r%s\x1b[K", text)
 		return

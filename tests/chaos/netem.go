@@ -80,12 +80,11 @@ func netemOn(ctx context.Context, r *round, fabric string, n network, shape, the
 		return
 	}
 	defer j.kill()
-	wait(ctx, 200*time.Millisecond+time.Duration(r.ExpFloat64()*float64(300*time.Millisecond)))
+	wait(ctx, 200*time.Millisecond+r.about(300*time.Millisecond))
 	did := fmt.Sprintf("with %q", shape)
 	switch then {
 	case "cut":
-		if err := disturb(n, "loss 100%"); err != nil {
-			r.fault("%v", err)
+		if r.failed(disturb(n, "loss 100%")) {
 			return
 		}
 		cut := now() // to start tc takes half a second in an emulated guest
@@ -101,8 +100,7 @@ func netemOn(ctx context.Context, r *round, fabric string, n network, shape, the
 	case "pause":
 		err := disturb(n, "loss 100%")
 		wait(ctx, 500*time.Millisecond)
-		if err := errors.Join(err, disturb(n, shape)); err != nil {
-			r.fault("%v", err)
+		if r.failed(errors.Join(err, disturb(n, shape))) {
 			return
 		}
 		did += " and a cut of half a second"
@@ -120,8 +118,7 @@ func (n *twoHosts) resets(r *round, j *job) {
 			forged.Add(1)
 		}
 	})
-	if err != nil {
-		r.fault("%v", err)
+	if r.failed(err) {
 		return
 	}
 	defer t.close()

@@ -35,9 +35,7 @@ func ports(ctx context.Context, r *round) {
 		return
 	}
 	defer func() {
-		if err := w.restore(); err != nil {
-			r.fault("%v", err)
-		}
+		r.failed(w.restore())
 	}()
 	timeout := pick(r, peerTimeout, peerTimeout, 2*peerTimeout)
 	times := 40
@@ -78,7 +76,7 @@ func ports(ctx context.Context, r *round) {
 			r.count("flaps that became too long", 1)
 			return
 		}
-		if !wait(ctx, time.Duration(r.ExpFloat64()*float64(80*time.Millisecond))) || !noneFailed(r, j, "beside flaps") {
+		if !wait(ctx, r.about(80*time.Millisecond)) || !noneFailed(r, j, "beside flaps") {
 			return
 		}
 	}
@@ -110,8 +108,7 @@ func flap(ctx context.Context, r *round, j *job, w *wires, kind string, length t
 		}
 	}
 	going := wait(ctx, length)
-	if err := w.restore(); err != nil {
-		r.fault("%v", err)
+	if r.failed(w.restore()) {
 		return false
 	}
 	w.tell(j, pairs, "up")
@@ -132,8 +129,7 @@ func unplug(ctx context.Context, r *round, j *job, w *wires, length time.Duratio
 		if err == nil && wait(ctx, length) {
 			goOn(r, j.procs, -2)
 		}
-		if err = errors.Join(err, w.restore()); err != nil {
-			r.fault("%v", err)
+		if r.failed(errors.Join(err, w.restore())) {
 			return false
 		}
 		w.tell(j, []int{pair}, "up")
@@ -161,8 +157,7 @@ func withoutWires(r *round, j *job, w *wires) bool {
 		}
 		goOn(r, j.procs, -2)
 	}
-	if err = errors.Join(err, w.restore()); err != nil {
-		r.fault("%v", err)
+	if r.failed(errors.Join(err, w.restore())) {
 		return false
 	}
 	w.tell(j, []int{0, 1}, "up")
@@ -170,8 +165,7 @@ func withoutWires(r *round, j *job, w *wires) bool {
 		return false
 	}
 	for _, p := range j.procs {
-		if err := p.await(startLimit, len(p.find(is(railCarried))), "verbs carries rail 0 again", is(railReturned)); err != nil {
-			r.fault("%v", err)
+		if r.failed(p.await(startLimit, len(p.find(is(railCarried))), "verbs carries rail 0 again", is(railReturned))) {
 			return false
 		}
 	}
@@ -185,22 +179,19 @@ func killWhileReplaced(ctx context.Context, r *round, j *job, w *wires) {
 	lost := func(e event) bool { return e.Op == railsLost && e.Text == "0" }
 	seen := len(survivor.find(lost))
 	for i := range w.ends {
-		if err := w.disturb("silent", i, false); err != nil {
-			r.fault("%v", err)
+		if r.failed(w.disturb("silent", i, false)) {
 			return
 		}
 	}
-	if err := survivor.await(endLimit, seen+1, "rail 0 is lost", lost); err != nil {
-		r.fault("%v", err)
+	if r.failed(survivor.await(endLimit, seen+1, "rail 0 is lost", lost)) {
 		return
 	}
-	wait(ctx, time.Duration(r.ExpFloat64()*float64(50*time.Millisecond)))
+	wait(ctx, r.about(50*time.Millisecond))
 	if r.IntN(2) == 0 {
-		if err := w.restore(); err != nil {
-			r.fault("%v", err)
+		if r.failed(w.restore()) {
 			return
 		}
-		wait(ctx, time.Duration(r.ExpFloat64()*float64(50*time.Millisecond)))
+		wait(ctx, r.about(50*time.Millisecond))
 	}
 	killed := now()
 	_ = j.procs[victim].cmd.Process.Kill()

@@ -20,8 +20,7 @@ func secrecy(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 3), Fabric: pick(r, "tcp", "shm"), Root: "tcp", Env: []string{"RMA_TIMEOUT=20s"}}
 	s.Work = work{Ops: some(r, 1+r.IntN(3), allOps()), Seed: r.Uint64(), Max: 1 << 14, ShowKeys: true}
 	m := &relay{what: pick(r, "nothing", "nothing", "flip", "drop", "double", "cut"), at: int64(r.IntN(3000)), up: r.IntN(2) == 0, bit: byte(1) << r.IntN(8)}
-	if err := m.listen(); err != nil {
-		r.fault("%v", err)
+	if r.failed(m.listen()) {
 		return
 	}
 	defer m.close()
@@ -32,15 +31,14 @@ func secrecy(ctx context.Context, r *round) {
 		return argv
 	}
 	j, err := startJob(s)
-	if err != nil {
-		r.fault("%v", err)
+	if r.failed(err) {
 		return
 	}
 	defer j.kill()
 	m.to(strings.TrimPrefix(j.addr, "tcp:"))
 	var failed []string
 	for _, p := range j.procs {
-		err := p.await(startLimit, 1, "begins, or knows why not", func(e event) bool { return e.Ev == "fail" || e.Ev == "ready" })
+		err := p.await(startLimit, 1, "begins, or knows why not", decided)
 		if err != nil {
 			r.fault("a relay that does %s at byte %d: %v", m.what, m.at, err)
 			return

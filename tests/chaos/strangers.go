@@ -28,8 +28,7 @@ func strangers(ctx context.Context, r *round) {
 	s := jobSpec{Ranks: pick(r, 2, 4), Fabric: "tcp", Root: "tcp"}
 	s.Work = work{Ops: some(r, 1+r.IntN(3), pairNames()), Seed: r.Uint64(), Max: 1 << (12 + r.IntN(6))}
 	j, err := startJob(s)
-	if err != nil {
-		r.fault("%v", err)
+	if r.failed(err) {
 		return
 	}
 	defer j.kill()

@@ -37,11 +37,10 @@ func wire(ctx context.Context, r *round) {
 		return
 	}
 	defer j.kill()
-	wait(ctx, time.Duration(r.ExpFloat64()*float64(50*time.Millisecond)))
+	wait(ctx, r.about(50*time.Millisecond))
 	length := pick(r, 100*time.Millisecond, 500*time.Millisecond, 8*time.Second)
 	cut := now()
-	if err := n.set(0, 0, "down"); err != nil {
-		r.fault("%v", err)
+	if r.failed(n.set(0, 0, "down")) {
 		return
 	}
 	wait(ctx, length)
@@ -52,8 +51,7 @@ func wire(ctx context.Context, r *round) {
 		j.finish(r)
 		return
 	}
-	if err := n.set(0, 0, "up"); err != nil {
-		r.fault("%v", err)
+	if r.failed(n.set(0, 0, "up")) {
 		return
 	}
 	if lasted := now() - cut; lasted > survivable { // this machine is busy
