@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/links"
 	"github.com/seed33544411/rma/internal/offheap"
 )
 
@@ -184,10 +185,7 @@ func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu
 	}
 	s.peer = eng.Peer(s.other)
 	s.reqs, s.recvs = make([]rma.Request, s.window), make([]rma.RecvRequest, s.window)
-	res.Fabric = s.peer.Link()
-	if res.Fabric == "ibv" {
-		res.Fabric = "verbs"
-	}
+	res.Fabric = links.Kind(s.peer.Link())
 	if p.Test != Lat {
 		res.Window = s.window
 	}

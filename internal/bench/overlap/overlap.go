@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed33544411/rma"
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/links"
 )
 
 // Request describes a measurement. Only rank 0's request counts.
@@ -210,10 +211,7 @@ func Run(ctx context.Context, eng *rma.Engine, req Request, emit func(Result) er
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	out := func(r Result) error {
-		if r.Fabric = p.peer.Link(); r.Fabric == "ibv" {
-			r.Fabric = "verbs"
-		}
-		r.What = req.What
+		r.What, r.Fabric = req.What, links.Kind(p.peer.Link())
 		if p.first {
 			return emit(r)
 		}

@@ -180,11 +180,8 @@ func opener(job *wireup.Job, o links.Options) bench.Opener {
 		if err != nil {
 			return c, nil, errors.Join(err, l.Close())
 		}
-		if name == "ibv" {
-			name = "verbs"
-		}
 		done = sync.OnceValue(func() error { return errors.Join(ep.Close(), l.Close()) })
-		return bench.Conn{Fabric: name, Link: l, EP: ep, ID: uint32(other)}, done, nil
+		return bench.Conn{Fabric: links.Kind(name), Link: l, EP: ep, ID: uint32(other)}, done, nil
 	}
 }
 
@@ -239,9 +236,4 @@ func Usable() []string {
 }
 
 // Display returns a link's name for --fabric.
-func Display(link string) string {
-	if link == "ibv" {
-		return "verbs"
-	}
-	return link
-}
+func Display(link string) string { return links.Kind(link) }
