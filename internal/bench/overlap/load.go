@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
-	"sync"
-	"sync/atomic"
 
 	"github.com/seed33544411/rma"
 )
@@ -36,19 +34,9 @@ func checkSpins(spins []string) error {
 func Busy(n int) (end func()) {
 	was := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(was + n)
-	var over atomic.Bool
-	var g sync.WaitGroup
-	for range n {
-		g.Go(func() {
-			runtime.LockOSThread() // the thread ends with the goroutine
-			for !over.Load() {
-				Work(10_000)
-			}
-		})
-	}
+	over := hog(n, runtime.LockOSThread) // a thread ends with its goroutine
 	return func() {
-		over.Store(true)
-		g.Wait()
+		over()
 		runtime.GOMAXPROCS(was)
 	}
 }
@@ -86,16 +74,11 @@ func (p *pair) loaded(ctx context.Context, req *Request, r *Result, win *rma.Win
 				return err
 			}
 		}
-		n := fewest
-		if p.first { // as many on either side as take the time of a series
-			if err := p.meets(ctx, r, n); err != nil {
-				return err
-			}
-			n = min(max(n, int(float64(req.Time)/1e3/r.Mean)), mostSamples)
-		} else if err := p.meets(ctx, r, n); err != nil {
+		if err := p.meets(ctx, r, fewest); err != nil {
 			return err
 		}
-		n, err := share(ctx, p, n)
+		// As many on either side as take the time of a series on rank 0.
+		n, err := share(ctx, p, min(max(fewest, int(float64(req.Time)/1e3/r.Mean)), mostSamples))
 		if err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func (p *pair) target(ctx context.Context, n int, measure func() error) error {
 		return err
 	}
 	if !p.first {
-		end := hog(n)
+		end := hog(n, func() {})
 		_, err := swap(ctx, p, 0)
 		end()
 		return err

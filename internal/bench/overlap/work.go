@@ -32,12 +32,13 @@ func Calibrate() (perNS float64) {
 	return perNS
 }
 
-// hog computes on n goroutines until the returned function is called.
-func hog(n int) (end func()) {
+// hog computes on n goroutines, each of which calls begin first, until the returned function is called.
+func hog(n int, begin func()) (end func()) {
 	var over atomic.Bool
 	var g sync.WaitGroup
 	for range n {
 		g.Go(func() {
+			begin()
 			for !over.Load() {
 				Work(10_000)
 			}
