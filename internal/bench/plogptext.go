@@ -35,7 +35,7 @@ func (r *PlogpResult) WriteText(w io.Writer) error {
 		{"      round trip of 8 bytes", r.Halves[0].RoundTrip, r.Halves[1].RoundTrip, (r.Halves[0].RoundTrip + r.Halves[1].RoundTrip) / 2, c.Ls},
 		{"      read of 8 bytes", r.Halves[0].Read, r.Halves[1].Read, (r.Halves[0].Read + r.Halves[1].Read) / 2, c.Lh},
 	} {
-		fmt.Fprintf(b, "%-34s %10s %10s %10s %6.2f\n", row.name, nanos(row.x), nanos(row.y), nanos(row.z), row.conf)
+		fmt.Fprintf(b, "%-34s %10s %10s %10s %6.2f\n", row.name, ThreeDigits(row.x), ThreeDigits(row.y), ThreeDigits(row.z), row.conf)
 	}
 	if r.Tables.Fit.Probes > 0 {
 		r.writeFit(b)
@@ -50,7 +50,7 @@ func (r *PlogpResult) WriteText(w io.Writer) error {
 				fmt.Fprintf(b, " %10s %6s", "-", "")
 				continue
 			}
-			fmt.Fprintf(b, " %10s %6.2f", nanos(c.At(pt.Size)), c.Confidence(pt.Size))
+			fmt.Fprintf(b, " %10s %6.2f", ThreeDigits(c.At(pt.Size)), c.Confidence(pt.Size))
 		}
 		fmt.Fprintln(b)
 	}
@@ -81,7 +81,7 @@ func (r *PlogpResult) writeChanges(b io.Writer) {
 		if c.Drift {
 			mark = "  drift"
 		}
-		fmt.Fprintf(b, "%-16s %10s %10s %+7.0f%%%s\n", name, nanos(c.Old), nanos(c.New), 100*c.Relative, mark)
+		fmt.Fprintf(b, "%-16s %10s %10s %+7.0f%%%s\n", name, ThreeDigits(c.Old), ThreeDigits(c.New), 100*c.Relative, mark)
 	}
 	if r.Drift {
 		fmt.Fprintf(b, "drift: figures marked so moved by more than %.0f %% and are believed\n", 100*sampling.DriftLimit)
@@ -90,8 +90,8 @@ func (r *PlogpResult) writeChanges(b io.Writer) {
 	}
 }
 
-// nanos formats a time in ns with at least three digits.
-func nanos(x float64) string {
+// ThreeDigits formats a time with at least three digits.
+func ThreeDigits(x float64) string {
 	switch {
 	case x < 10:
 		return fmt.Sprintf("%.2f", x)

@@ -32,8 +32,8 @@ func WriteText(w io.Writer, rs []Result) error {
 				continue
 			}
 			fmt.Fprintf(t, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t", k.busy, k.workload, k.conns, name,
-				figure(median(series, (*Result).PerOp)), figure(median(series, func(r *Result) float64 { return r.P50 })),
-				figure(median(series, func(r *Result) float64 { return r.P99 })), figure(median(series, (*Result).CPUPerOp)), rate(series))
+				median(series, (*Result).PerOp), median(series, func(r *Result) float64 { return r.P50 }),
+				median(series, func(r *Result) float64 { return r.P99 }), median(series, (*Result).CPUPerOp), rate(series))
 			if overRma(name) && i+1 < len(Transports) {
 				socket := of[Transports[i+1]]
 				fmt.Fprintf(t, "%s\t%s\t", ratio(socket, series, (*Result).PerOp), ratio(series, socket, (*Result).CPUPerOp))
@@ -54,10 +54,10 @@ rmanet's processor time divided by the socket's, below 1 rmanet needs less.
 	return err
 }
 
-// median returns the median of a figure of the series.
-func median(rs []Result, of func(*Result) float64) float64 {
+// median formats the median of a time of the series.
+func median(rs []Result, of func(*Result) float64) string {
 	m, _, _ := bench.Range(rs, of)
-	return m
+	return bench.ThreeDigits(m)
 }
 
 // ratio returns the median of a's figure divided by b's, of the same rounds, and its range.
@@ -81,16 +81,6 @@ func rate(rs []Result) string {
 	if rs[0].Bytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.0f", median(rs, func(r *Result) float64 { return float64(r.Bytes) / r.PerOp() }))
-}
-
-// figure formats a time in µs with three digits.
-func figure(us float64) string {
-	switch {
-	case us < 10:
-		return fmt.Sprintf("%.2f", us)
-	case us < 100:
-		return fmt.Sprintf("%.1f", us)
-	}
-	return fmt.Sprintf("%.0f", us)
+	mbs, _, _ := bench.Range(rs, func(r *Result) float64 { return float64(r.Bytes) / r.PerOp() })
+	return fmt.Sprintf("%.0f", mbs)
 }
