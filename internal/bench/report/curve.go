@@ -63,7 +63,7 @@ type curveRow struct {
 
 // curveSection is the part of a page about curves.
 type curveSection struct {
-	Plots []template.HTML
+	Plots []figure
 	Rows  []curveRow
 }
 
@@ -72,9 +72,7 @@ func newCurveSection(cs []choice.Curve) (s curveSection, err error) {
 	if err != nil {
 		return s, err
 	}
-	for _, p := range plots {
-		s.Plots = append(s.Plots, template.HTML(p.SVG)) // text in it was escaped by the SVG writer
-	}
+	s.Plots = figures(plots)
 	for _, c := range cs {
 		for _, t := range c.Steps {
 			s.Rows = append(s.Rows, curveRow{

@@ -24,18 +24,10 @@ var plogpPage = template.Must(template.New("plogp").Parse(plogpText))
 
 // plogpColors gives every result a colour of its own; the first result of a fabric gets the
 // fabric's.
-func plogpColors(rs []bench.PlogpResult) []color.NRGBA {
-	used := map[string]bool{}
-	out := make([]color.NRGBA, len(rs))
-	spare := 0
-	for i, r := range rs {
-		c, ok := fabricColors[r.Fabric]
-		if !ok || used[r.Fabric] {
-			c = spareColors[spare%len(spareColors)]
-			spare++
-		}
-		used[r.Fabric] = true
-		out[i] = c
+func plogpColors(rs []bench.PlogpResult) (out []color.NRGBA) {
+	p := newPalette()
+	for _, r := range rs {
+		out = append(out, p.next(r.Fabric))
 	}
 	return out
 }

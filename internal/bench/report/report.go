@@ -76,17 +76,7 @@ func (r *Report) Plots() ([]Plot, error) {
 				func(r bench.Result) float64 { return r.MBs }, nil))
 		}
 	}
-	byOp := map[bench.Op][]series{}
-	var names []string
-	for _, op := range ops {
-		byOp[op] = split(r.Results, bench.Rate, op, h, cs)
-		for _, s := range byOp[op] {
-			if !slices.Contains(names, s.name) {
-				names = append(names, s.name)
-			}
-		}
-	}
-	slices.Sort(names)
+	byOp, names := byOperation(r.Results, bench.Rate, h, cs)
 	return render(append(out, rates(byOp, names, cs))...)
 }
 

@@ -57,12 +57,27 @@ var spareColors = []color.NRGBA{
 	{0xcc, 0x79, 0xa7, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x44, 0x44, 0x44, 0xff}, {0x8c, 0x6d, 0x31, 0xff},
 }
 
+// palette gives series their colours: the first of a fabric gets the fabric's, the others get spare ones.
+type palette struct {
+	used  map[string]bool
+	spare int
+}
+
+func newPalette() *palette { return &palette{used: map[string]bool{}} }
+
+func (p *palette) next(fabric string) color.NRGBA {
+	if c, ok := fabricColors[fabric]; ok && !p.used[fabric] {
+		p.used[fabric] = true
+		return c
+	}
+	p.spare++
+	return spareColors[(p.spare-1)%len(spareColors)]
+}
+
 // colors gives every series name of the report one colour, the same in all plots.
 func colors(rs []bench.Result) map[string]color.NRGBA {
 	h := home(rs)
 	out := map[string]color.NRGBA{}
-	used := map[string]bool{}
-	spare := 0
 	var names []string
 	fabric := map[string]string{}
 	for n, own := range bench.GroupBy(rs, func(r *bench.Result) string { return seriesName(*r, h) }) {
@@ -71,14 +86,9 @@ func colors(rs []bench.Result) map[string]color.NRGBA {
 	slices.SortFunc(names, func(a, b string) int { // a fabric's plain series gets the fabric's colour
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 	})
+	p := newPalette()
 	for _, n := range names {
-		f := fabric[n]
-		if c, ok := fabricColors[f]; ok && !used[f] {
-			out[n], used[f] = c, true
-			continue
-		}
-		out[n] = spareColors[spare%len(spareColors)]
-		spare++
+		out[n] = p.next(fabric[n])
 	}
 	return out
 }
@@ -97,6 +107,19 @@ func split(rs []bench.Result, t bench.Test, op bench.Op, home string, cs map[str
 	}
 	slices.SortFunc(out, func(a, b series) int { return strings.Compare(a.name, b.name) })
 	return out
+}
+
+// byOperation returns the series of a test by operation, and the names of all of them, sorted.
+func byOperation(rs []bench.Result, t bench.Test, home string, cs map[string]color.NRGBA) (by map[bench.Op][]series, names []string) {
+	by = map[bench.Op][]series{}
+	for _, op := range ops {
+		by[op] = split(rs, t, op, home, cs)
+		for _, s := range by[op] {
+			names = append(names, s.name)
+		}
+	}
+	slices.Sort(names)
+	return by, slices.Compact(names)
 }
 
 // median returns the round with the median figure of merit.

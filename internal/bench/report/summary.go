@@ -29,20 +29,10 @@ func (r *Report) WriteSummary(w io.Writer) error {
 		case bench.BW:
 			title, value = "bandwidth, MB/s (1e6 bytes)", func(r bench.Result) float64 { return r.MBs }
 		}
-		var names []string
-		lines := map[bench.Op][]series{}
-		for _, op := range ops {
-			lines[op] = split(r.Results, t, op, h, cs)
-			for _, s := range lines[op] {
-				if !slices.Contains(names, s.name) {
-					names = append(names, s.name)
-				}
-			}
-		}
+		lines, names := byOperation(r.Results, t, h, cs)
 		if len(names) == 0 {
 			continue
 		}
-		slices.Sort(names)
 		fmt.Fprintf(&out, "\n%s\n%-6s %6s", title, "", "")
 		for _, n := range names {
 			fmt.Fprintf(&out, " %*s", columnWidth(n), n)
