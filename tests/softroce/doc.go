@@ -15,8 +15,6 @@
 // two communicate through one shared directory that holds plan.json, stdout, stderr and
 // result.json.
 //
-// It imports nothing of this module, so that it can test all of it.
-//
 // Files: main.go options.go (commands, flags), packages.go doctor.go (what the
 // host lacks), cache.go (kernel cache, run directories), debkernel.go vmlinux.go
 // modules.go cpio.go (qemu's kernel), umlkernel.go umlpatch.go (uml's), plan.go (what host
