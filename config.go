@@ -135,7 +135,8 @@ type Config struct {
 	// ring has grown, messages longer than 1.7 KB are announced: their sends are complete
 	// only when the peer has a receive for them. RMA_RING_MEMORY overrides it. Zero: 128 MiB
 	// in jobs of more than 64 ranks. In smaller ones each peer that messages are exchanged
-	// with gets rings of 512 KiB at once, 1 MiB with the copy, and only rings on paths that
+	// with gets rings of 512 KiB at once, 1 MiB with the copy (with more than 16 ranks, their
+	// pages are in memory once they have been used), and only rings on paths that
 	// have more in flight grow, by 128 MiB for all peers together.
 	RingMemory int
 
@@ -232,6 +233,12 @@ const (
 // wholeRings is the most ranks of a job whose rings for messages have their default size at once. In
 // a larger job, where that takes up to 1 MiB for each rank, they are small at first.
 const wholeRings = 64
+
+// readyRings is the most ranks of a job whose rings are in memory before they are used. In a larger
+// one the pages of each ring, up to 1 MiB a peer, come as messages use them: the first messages of
+// a peer then wait for page faults, but a rank that has a few messages for each of many peers would
+// otherwise wait for memory that it never uses.
+const readyRings = 16
 
 // smallRings reports whether rings for messages are small at first, in a job of that many ranks.
 func (c *Config) smallRings(size int) bool { return c.RingMemory > 0 || size > wholeRings }

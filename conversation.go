@@ -69,7 +69,7 @@ func (p *Peer) openChannel(n *bringup.Connection, params *logp.Params) (ch *mess
 		return nil, err
 	}
 	ch, err = message.Open(e.links[p.link], ep, message.Options{
-		IDTag: channelTag, Ring: eager.Options{Depth: e.cfg.Depth}, Rings: e.rings, SmallRings: e.cfg.smallRings(e.Size()), RingMost: e.cfg.RingLimit, Policy: e.cfg.policy(e.links[p.link].Name()),
+		IDTag: channelTag, Ring: eager.Options{Depth: e.cfg.Depth, Sparse: e.Size() > readyRings}, Rings: e.rings, SmallRings: e.cfg.smallRings(e.Size()), RingMost: e.cfg.RingLimit, Policy: e.cfg.policy(e.links[p.link].Name()),
 		Pins: e.pins[p.link], Adverts: e.cfg.Adverts,
 		Learn: e.cfg.learns(), Drift: p.drifted,
 		Params: params, Owner: e.prog.Holder(), From: p.rank, Shared: e.proto.hub.Shared(), Posted: e.proto.inbox.TakeOver, Rails: railsOf(p),

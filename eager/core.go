@@ -13,6 +13,7 @@ type core struct {
 	live   bool // connected and not failed
 	open   bool // live, and the peer's ring is not being replaced
 	closed bool
+	sparse bool  // Options.Sparse
 	due    uint8 // of the replacement of rings
 	rz     *resizing
 	memory int // bytes of rings and mirrors

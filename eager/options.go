@@ -91,6 +91,11 @@ type Options struct {
 	// used. If there is no memory for it then, the channel fails.
 	Late bool
 
+	// Sparse leaves the pages of the first rings and their mirrors to the first accesses, for
+	// one of many rings, of which little may be used. Otherwise they are provided at once,
+	// which takes a tenth of the time a page.
+	Sparse bool
+
 	// MaxPeerRing bounds the peer's ring, which this side mirrors, in bytes. Zero means 16
 	// MiB or the size of this side's ring, whichever is larger.
 	MaxPeerRing int

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seed33544411/rma/flowctl"
+	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Want asks the peer for a ring of n bytes, if the present one is smaller. The peer decides;
@@ -150,6 +151,7 @@ func (c *Channel) answer() bool {
 			z.give(in.memory())
 			continue
 		}
+		offheap.Populate(in.mem)
 		c.memory += in.memory()
 		z.next = &in
 		c.due |= dueOffer
@@ -171,6 +173,7 @@ func (c *Channel) accept() {
 	if fits {
 		m, err := openMirror(c.link, &r)
 		if err == nil {
+			offheap.Populate(m.mem)
 			z.mirror = m
 			c.memory += n
 			return

@@ -81,7 +81,6 @@ func openMirror(link fabric.Link, r *ring) (m mirror, err error) {
 	if m.mem, err = offheap.Alloc(size, offheap.Staging); err != nil {
 		return m, err
 	}
-	offheap.Populate(m.mem)
 	if m.reg, err = link.Register(m.mem, 0); err != nil {
 		return mirror{}, errors.Join(err, offheap.Free(m.mem, offheap.Staging))
 	}
@@ -111,7 +110,6 @@ func openRing(link fabric.Link, ep fabric.Endpoint, r ring) (in inRing, err erro
 	in.ring = r
 	if in.reg, err = fabric.AllocFor(link, ep, size, fabric.AccessLocalWrite|fabric.AccessRemoteWrite); err == nil {
 		in.mem = in.reg.Bytes()[:size:size]
-		offheap.Populate(in.mem)
 	}
 	return in, err
 }

@@ -1,0 +1,43 @@
+package eager
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed33544411/rma/fabric/sim"
+	"github.com/seed33544411/rma/internal/offheap"
+)
+
+// The pages of a sparse channel come as they are used, those of others when the channel is
+// opened and connected.
+func TestSparse(t *testing.T) {
+	t.Parallel()
+	const blocks = 256
+	o := Options{Blocks: blocks, BlockSize: offheap.PageSize}
+	sparse := o
+	sparse.Sparse = true
+	for name, c := range map[string]struct {
+		o           Options
+		least, most int64 // page faults
+	}{"sparse": {sparse, blocks / 2, 2 * blocks}, "not": {o, 0, blocks / 8}} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := pair(t, simLinks(sim.Options{}), c.o, c.o)
+			for what, mem := range map[string][]byte{"ring": a.ch.in, "mirror": a.ch.out} {
+				runtime.LockOSThread()
+				var before, after unix.Rusage
+				require.NoError(t, unix.Getrusage(unix.RUSAGE_THREAD, &before))
+				for i := offheap.PageSize; i < len(mem); i += offheap.PageSize {
+					mem[i] = 0
+				}
+				require.NoError(t, unix.Getrusage(unix.RUSAGE_THREAD, &after))
+				runtime.UnlockOSThread()
+				faults := after.Minflt - before.Minflt
+				require.GreaterOrEqual(t, faults, c.least, what)
+				require.LessOrEqual(t, faults, c.most, what)
+			}
+		})
+	}
+}
