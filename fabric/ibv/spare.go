@@ -157,11 +157,11 @@ func (x *spare) now() (verbs.GIDEntry, error) {
 	return c.Chosen, nil
 }
 
-// add registers the memory of r. Called with Link.mu of the link's own port held.
+// add registers the memory of r, unless the device is gone. Called with Link.mu of the link's own port held.
 func (x *spare) add(r *region) error {
 	t, err := x.pin(r.mem, r.access)
 	if err != nil {
-		return err
+		return x.unlessGone(err)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -175,7 +175,7 @@ func (x *spare) remove(r *region) error {
 	if !is {
 		return nil
 	}
-	if err := t.here.Close(); err != nil {
+	if err := x.unlessGone(t.here.Close()); err != nil {
 		return err
 	}
 	x.mu.Lock()
