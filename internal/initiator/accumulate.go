@@ -36,11 +36,12 @@ func (r *requester) write(c *chain, m *made, wr *fabric.WR, s int, mem []byte, n
 // build makes the next request of an accumulate. It returns false if no slot is free or the
 // slots are not set up yet.
 func (r *requester) build(c *chain, o *Op, m *made, wr *fabric.WR) bool {
-	if r.state == wayNone {
+	if r.state == wayNone || r.state == wayFailed {
 		r.open()
 	}
 	s, mem, ok := r.slot(c)
 	if !ok {
+		r.waits = o
 		return false
 	}
 	a := &o.more.acc
@@ -153,7 +154,8 @@ func (r *requester) end(err error) {
 	}
 }
 
-// open asks the peer to create slots and fetches their address. Accumulates wait meanwhile.
+// open asks the peer to create slots and fetches their address. Accumulates wait meanwhile. If
+// that fails, perhaps for lack of memory here, the one that waits first fails; the next tries again.
 func (r *requester) open() {
 	q := r.q
 	r.state = wayOpening
@@ -163,8 +165,12 @@ func (r *requester) open() {
 		q.eng.prog.Do(func() {
 			r.mine, r.there = mine, there
 			if r.state, r.free = wayOpen, allSlots; err != nil {
-				r.state, r.free, r.err = wayFailed, 0, err
+				r.state, r.free = wayFailed, 0
+				if o := r.waits; o != nil && o == q.posts.head {
+					q.posts.spoil(err)
+				}
 			}
+			r.waits = nil
 			q.wake()
 		})
 	})

@@ -47,6 +47,23 @@ func TestFlushedRequestEndsItsOperationOnce(t *testing.T) {
 	a.Prog.Do(func() { require.EqualValues(t, 2, a.Queue.Counts().Failed) })
 }
 
+// An accumulate fails that gets no slots; the next asks for them again. A put behind it goes on.
+func TestSlotsAreFetchedAgain(t *testing.T) {
+	a, b := pair(t, sim.Options{})
+	one := binary.NativeEndian.AppendUint64(nil, 1)
+	a.short <- fabric.ErrResources
+	o, put := addTo(a, one), a.op(Put, 64)
+	a.Queue.Post(o)
+	_, err := a.do(t, put)
+	require.NoError(t, err)
+	require.ErrorIs(t, o.Err, fabric.ErrResources)
+	for range 2 {
+		_, err = a.do(t, addTo(a, one))
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 2, testutil.Load64(b.region.Bytes()))
+}
+
 // The lost result of an atomic fails that operation alone, and a signal needs none.
 func TestLostResultsFailAlone(t *testing.T) {
 	a, _ := pair(t, sim.Options{})

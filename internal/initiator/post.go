@@ -201,7 +201,7 @@ func (c *chain) timePost(q *Queue, n int) (took int, err error) {
 
 // stops reports whether o must wait for its turn, and is then not a request of the link.
 func (q *Queue) stops(o *Op) bool {
-	return o.kind == Fence || o.divides || o.kind == Accumulate && (q.own || q.requests.state == wayFailed) ||
+	return o.kind == Fence || o.divides || o.kind == Accumulate && q.own ||
 		q.groups.open > 0 && q.holds(o) || q.words.n+len(q.requests.begun) > 0 && q.contended(o)
 }
 
@@ -227,8 +227,6 @@ func (q *Queue) pass(l *opList) bool {
 	switch {
 	case q.groups.open > 0 && q.rails.open > 0 && (!o.divides || q.groups.open > q.rails.held):
 		return false
-	case q.requests.state == wayFailed && o.kind == Accumulate:
-		l.spoil(q.requests.err)
 	case q.contended(o):
 		return q.lineUp(l)
 	case q.groups.open > q.rails.held && o.isHeld():

@@ -20,6 +20,7 @@ type side struct {
 	region   *mr.Registration // 1 MiB, for the other side to reach
 	other    *side
 	slots    chan []byte // that this side has published
+	short    chan error  // why attempts to fetch slots fail
 	over     context.Context
 	end      context.CancelFunc
 	tasks    sync.WaitGroup
@@ -43,6 +44,12 @@ func (s *side) background(f func()) {
 }
 
 func (s *side) fetch(done func([]byte, error)) {
+	select {
+	case err := <-s.short:
+		done(nil, err)
+		return
+	default:
+	}
 	select {
 	case val := <-s.other.slots:
 		done(val, nil)
@@ -84,7 +91,7 @@ func newSide(t *testing.T, l fabric.Link) *side {
 
 // newSideIdle is newSide without a progress goroutine.
 func newSideIdle(t *testing.T, l fabric.Link) *side {
-	s := &side{slots: make(chan []byte, 1)}
+	s := &side{slots: make(chan []byte, 1), short: make(chan error, 1)}
 	s.over, s.end = context.WithCancel(context.Background())
 	require.NoError(t, s.Open(l, s))
 	var err error

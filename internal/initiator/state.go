@@ -428,7 +428,7 @@ const (
 type requester struct {
 	q     *Queue
 	state way
-	err   error
+	waits *Op // the accumulate that waits for slots first
 	mine  fabric.Region
 	there fabric.RemoteKey
 	free  uint16 // bit s: slot s is not in use
@@ -443,7 +443,7 @@ const (
 	wayNone way = iota
 	wayOpening
 	wayOpen
-	wayFailed
+	wayFailed // the last attempt
 )
 
 // asked describes how a slot is used.
