@@ -43,6 +43,40 @@ func TestBeforeClose(t *testing.T) {
 	require.Equal(t, 1, done)
 }
 
+// Whatever is posted just when Close ends, after it was not found closed, ends with ErrClosed: callers of Then hear so.
+func TestPostedAsCloseEnds(t *testing.T) {
+	t.Parallel()
+	es := open(t, 2, "shm")
+	_, keys := share(t, es, 64)
+	e, p := es[0], es[0].Peer(1)
+	together(t, es, func(ctx context.Context, e *Engine) error { // there are channels then
+		other := e.Peer(1 - e.Rank())
+		got := other.Recv(make([]byte, 3))
+		return errors.Join(other.Send([]byte("one")).Wait(ctx), WaitAll(ctx, got.Request))
+	})
+	require.NoError(t, e.Close())
+	for _, c := range []struct {
+		name string
+		post func() Request
+	}{
+		{"put", func() Request { return p.PutBytes(keys[1].At(0), []byte("8 bytes.")) }},
+		{"accumulate", func() Request { return Accumulate(p, keys[1].At(0), Sum, []uint64{1}) }},
+		{"send", func() Request { return p.Send([]byte("one")) }},
+		{"receive", func() Request { return p.Recv(make([]byte, 3)).Request }},
+		{"receive from any rank", func() Request { return e.Recv(make([]byte, 3)).Request }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var calls []error
+			e.closed.Store(false) // as when it was looked at
+			r := c.post()
+			e.closed.Store(true)
+			r.Then(func(err error) { calls = append(calls, err) })
+			require.Len(t, calls, 1)
+			require.ErrorIs(t, calls[0], ErrClosed)
+		})
+	}
+}
+
 // Whichever resource an engine lacks, when it is opened or at first use, Close releases all
 // others, and waiting operations fail.
 func TestCloseAfterAShortage(t *testing.T) {

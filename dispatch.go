@@ -49,6 +49,9 @@ func (t *proto) Step() bool {
 	return t.hub.Step() || did || took
 }
 
+// Refuse implements progress.Protocol. The connections are down for good: what is started fails.
+func (t *proto) Refuse() { t.inbox.TakeOver() }
+
 // Watches implements progress.Protocol. Messages wake this rank in any case.
 func (t *proto) Watches() bool { return t.one.Watches() }
 

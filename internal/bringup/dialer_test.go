@@ -30,6 +30,7 @@ func (aloof) Send(context.Context, int, string, []byte) error { return nil }
 type idle struct{}
 
 func (idle) Pending() bool                     { return false }
+func (idle) Refuse()                           {}
 func (idle) Step() bool                        { return false }
 func (idle) Watches() bool                     { return false }
 func (idle) Rest(bool) time.Duration           { return 0 }

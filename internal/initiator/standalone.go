@@ -93,6 +93,9 @@ func (s *Standalone) Step() bool {
 	return s.Engine.Step() || did
 }
 
+// Refuse implements progress.Protocol.
+func (s *Standalone) Refuse() { s.inbox.TakeOver() }
+
 // Rest implements progress.Protocol.
 func (s *Standalone) Rest(bool) time.Duration { return s.Engine.Rest() }
 

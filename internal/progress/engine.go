@@ -32,6 +32,10 @@ type Protocol interface {
 	// It reports whether it did anything.
 	Step() bool
 
+	// Refuse ends posted work that Step has not started, because the engine is closed: links, and
+	// memory that peers write, may be gone.
+	Refuse()
+
 	// Rest announces that the owner is about to sleep until a link has an event (true), or
 	// that it will poll again (false; also without a preceding true). After true it returns
 	// how long the sleep may last, 0 if without limit: for protocols that poll memory for
@@ -90,7 +94,7 @@ type Engine struct {
 	drives uint64 // number of times that applications began to drive
 	lucky  uint   // waits ended by Poller.Poll
 	steps  uint   // waits ended by a step
-	over   bool   // closed: neither the protocol nor links may be used any longer
+	over   bool   // closed: links may not be used any longer, nor the protocol, except Pending and Refuse
 	cs     [pollBatch]fabric.Completion
 
 	policy     cpu.SpinPolicy
@@ -185,7 +189,8 @@ func StartOn(e *Engine, s cpu.Set) error {
 
 // Close ends the progress goroutine. Waiters that are not finished get ErrClosed; the
 // caller should have ended them before. When it returns, the engine uses neither the protocol
-// nor the links any longer, whatever method is called. Idempotent.
+// nor the links any longer, whatever method is called, except that the protocol refuses what is
+// posted. Idempotent.
 func (e *Engine) Close() error {
 	if e.closed.CompareAndSwap(false, true) {
 		close(e.quit)
@@ -251,12 +256,12 @@ func start(e *Engine) {
 	step(e)
 }
 
-// Own acquires ownership for a short time if it is free, in order to start work directly
+// Own acquires ownership for a short time if it is free, and the engine not closed, in order to start work directly
 // and to handle completed work at once. The protocol's Pending work is started first.
 // Disown ends it. It does not allocate, block or poll.
 // Hot path.
 func (e *Engine) Own() bool {
-	if !e.tryLock(ownerApp) {
+	if !e.Hold() {
 		return false
 	}
 	e.drives++
@@ -266,7 +271,16 @@ func (e *Engine) Own() bool {
 // Hold is Own for callers that do not poll for the results of the work: the progress
 // goroutine continues to drive the links. Disown ends it.
 // Hot path.
-func (e *Engine) Hold() bool { return e.tryLock(ownerApp) }
+func (e *Engine) Hold() bool {
+	if !e.tryLock(ownerApp) {
+		return false
+	}
+	if e.over {
+		e.release()
+		return false
+	}
+	return true
+}
 
 // Disown ends what Own or Hold began.
 func (e *Engine) Disown() { e.release() }
@@ -341,10 +355,9 @@ func (e *Engine) release() {
 func lend(e *Engine) (armed bool) {
 	for {
 		armed = e.armed
-		over := e.over
 		e.held.Drop()
 		e.owner.Store(ownerNone)
-		if !e.proto.Pending() || over || !e.tryLock(ownerApp) {
+		if !e.proto.Pending() || !e.tryLock(ownerApp) {
 			return armed
 		}
 		start(e)
@@ -368,11 +381,15 @@ func (e *Engine) pollOnce() bool {
 	return e.pollLinks() || busy
 }
 
-// step is Protocol.Step. Owner's.
+// step is Protocol.Step, or Refuse after Close. Owner's.
 // Hot path.
 func step(e *Engine) bool {
 	e.AssertOwned()
-	return !e.over && e.proto.Step()
+	if e.over {
+		e.proto.Refuse()
+		return false
+	}
+	return e.proto.Step()
 }
 
 // pollLinks handles the completions of the links. Owner's. It reports whether there were

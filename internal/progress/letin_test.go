@@ -19,6 +19,7 @@ import (
 type busy struct{ rounds atomic.Int64 }
 
 func (b *busy) Pending() bool                     { return false }
+func (b *busy) Refuse()                           {}
 func (b *busy) Step() bool                        { b.rounds.Add(1); return true }
 func (b *busy) Watches() bool                     { return true }
 func (b *busy) Rest(bool) time.Duration           { return 0 }

@@ -23,6 +23,7 @@ type polls struct {
 func (p *polls) Poll([]fabric.Completion) int { p.n++; return 0 }
 
 func (p *polls) Pending() bool                     { return false }
+func (p *polls) Refuse()                           {}
 func (p *polls) Watches() bool                     { return true }
 func (p *polls) Rest(bool) time.Duration           { return 0 }
 func (p *polls) Complete(int, []fabric.Completion) {}

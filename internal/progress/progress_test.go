@@ -52,6 +52,7 @@ type side struct {
 }
 
 func (s *side) Pending() bool { return s.in.Load() != nil }
+func (s *side) Refuse()       { s.Step() }
 
 func (s *side) Watches() bool           { return true }
 func (s *side) Rest(bool) time.Duration { return 0 }
@@ -278,17 +279,20 @@ func TestCloseEndsWaits(t *testing.T) {
 type after struct {
 	fabric.Link
 	calls   atomic.Int32
+	refused atomic.Int32
 	pending atomic.Bool
 }
 
 func (a *after) Pending() bool                         { return a.pending.Load() }
 func (a *after) Step() bool                            { a.calls.Add(1); a.pending.Store(false); return false }
+func (a *after) Refuse()                               { a.refused.Add(1); a.pending.Store(false) }
 func (a *after) Poll([]fabric.Completion) int          { a.calls.Add(1); return 0 }
 func (a *after) Watches() bool                         { return true }
 func (a *after) Rest(bool) time.Duration               { return 0 }
 func (a *after) Complete(_ int, _ []fabric.Completion) {}
 
-// When Close has returned, memory and links may be closed: nothing uses them any longer.
+// When Close has returned, memory and links may be closed: nothing uses them any longer. What is posted all the same
+// is refused.
 func TestNothingAfterClose(t *testing.T) {
 	l, err := sim.NewNetwork(sim.Options{}).NewLink()
 	require.NoError(t, err)
@@ -300,18 +304,22 @@ func TestNothingAfterClose(t *testing.T) {
 	require.EqualValues(t, 2, a.calls.Swap(0)) // a step and a poll; no goroutine has been started
 	require.NoError(t, e.Close())
 	a.calls.Store(0)
-	a.pending.Store(true) // posted too late
 	ctx := testutil.Context(t, testutil.Limit)
 	var w Waiter
 	for range 2 * cheapPolls {
 		require.ErrorIs(t, e.Wait(ctx, &w), ErrClosed)
 		_, err := e.WaitAny(ctx, 0, Waiters{&w})
 		require.ErrorIs(t, err, ErrClosed)
-		e.Kick()
 		e.Do(func() {})
 		require.False(t, e.Progress())
+		for _, post := range []func(){e.Kick, func() { require.False(t, e.Own()) }, func() { require.False(t, e.Hold()) }} {
+			a.pending.Store(true)
+			post()
+			require.False(t, a.pending.Load())
+		}
 	}
 	require.Zero(t, a.calls.Load())
+	require.Positive(t, a.refused.Load())
 }
 
 // Do excludes polls, and gets its turn while others drive and wait.

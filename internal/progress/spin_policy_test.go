@@ -49,6 +49,7 @@ func (l *idle) Arm() (bool, error) {
 type nothing struct{}
 
 func (nothing) Pending() bool                     { return false }
+func (nothing) Refuse()                           {}
 func (nothing) Step() bool                        { return false }
 func (nothing) Watches() bool                     { return false }
 func (nothing) Rest(bool) time.Duration           { return 0 }

@@ -217,7 +217,9 @@ func (h *Hub) PostAny(o *Op) {
 // rank that was served last, or is put on the list that all channels search.
 func (h *Hub) start(o *Op) {
 	if o.kind == call {
-		o.call()
+		if h.over == nil {
+			o.call()
+		}
 		o.Drop()
 		return
 	}
