@@ -390,8 +390,12 @@ func (s *service) shrink(from int, m *frame) {
 				t.next.views = map[int]*view{}
 			}
 			t.next.views[from] = v
-		default:
-			s.decline(from, v)
+		default: // closed here
+			if n := s.followed(from, v); n != nil { // as in take
+				s.reply(from, frame{kind: frameFollow, number: v.old, name: v.name, table: membersOf(n)})
+			} else {
+				s.decline(from, v)
+			}
 		}
 	case frameOut:
 		e := &ExcludedError{[2]int{int(m.table[0][0]), int(m.table[0][1])}, rma.ErrGivenUp}
@@ -430,6 +434,28 @@ func (s *service) follows(m *frame) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.EqualFunc(m.table, t.ranks, func(e [2]uint32, rank int) bool { return int(e[0]) == rank })
+}
+
+// followed returns the team that a call of Shrink of another rank waits for, if this rank has made it, and has it open. s.mu is held.
+func (s *service) followed(from int, v *view) *team {
+	for _, t := range s.teams {
+		if t.name != v.name || !t.has(from) {
+			continue
+		}
+		if t.numbers[t.index[from]] == v.number {
+			return t
+		}
+	}
+	return nil
+}
+
+// membersOf returns the ranks of a team, and their numbers.
+func membersOf(t *team) [][2]uint32 {
+	table := make([][2]uint32, len(t.ranks))
+	for i, r := range t.ranks {
+		table[i] = [2]uint32{uint32(r), t.numbers[i]}
+	}
+	return table
 }
 
 func viewOf(m *frame) *view {

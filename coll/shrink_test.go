@@ -160,60 +160,70 @@ func TestShrinkClosed(t *testing.T) {
 }
 
 // The first rank is lost when it has told one of the others who the members are: all the others get
-// to the same team, and from there to one without it.
+// to the same team, and from there to one without it, also if the other one has closed the old team.
 func TestShrinkLosesFirst(t *testing.T) {
-	ctx := testutil.Context(t, testutil.Limit)
-	es := job(t, 3, "shm")
-	ts := worlds(t, es)
-	each(t, ts, func(_ int, world *Team) error { return Barrier(ctx, world) })
-	name, s := followerOf(ts[0].t), ts[0].t.s
-	got := make([]*Team, 3)
-	ended := make(chan error, 2)
-	for r := 1; r < 3; r++ {
-		go func() {
-			var err error
-			got[r], err = ts[r].Shrink(ctx)
-			ended <- err
-		}()
-	}
-	// Rank 0 takes part by hand.
-	for r := 1; r < 3; r++ {
-		v := frame{kind: frameView, name: name, nonce: 5 << 32}
-		require.NoError(t, es[0].Peer(r).SendTag(tagControl, v.bytes()).Wait(ctx))
-	}
-	var table [][2]uint32
-	all := func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		table = [][2]uint32{{0, 5}}
-		for r := 1; r < 3; r++ {
-			v := ts[0].t.next.views[r]
-			if v == nil || !v.complete {
-				return false
+	for name, closed := range map[string]bool{"open": false, "closed": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := testutil.Context(t, testutil.Limit)
+			es := job(t, 3, "shm")
+			ts := make([]*Team, 3)
+			each(t, worlds(t, es), func(r int, _ *Team) (err error) {
+				ts[r], err = New(ctx, es[r], []int{0, 1, 2}, "old")
+				return err
+			})
+			name, s := followerOf(ts[0].t), ts[0].t.s
+			got := make([]*Team, 3)
+			ended := make(chan error, 2)
+			for r := 1; r < 3; r++ {
+				go func() {
+					var err error
+					got[r], err = ts[r].Shrink(ctx)
+					ended <- err
+				}()
 			}
-			table = append(table, [2]uint32{uint32(r), v.number})
-		}
-		return true
+			// Rank 0 takes part by hand.
+			for r := 1; r < 3; r++ {
+				v := frame{kind: frameView, number: ts[r].t.number, name: name, nonce: 5<<32 | uint64(ts[0].t.number)}
+				require.NoError(t, es[0].Peer(r).SendTag(tagControl, v.bytes()).Wait(ctx))
+			}
+			var table [][2]uint32
+			all := func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				table = [][2]uint32{{0, 5}}
+				for r := 1; r < 3; r++ {
+					v := ts[0].t.next.views[r]
+					if v == nil || !v.complete {
+						return false
+					}
+					table = append(table, [2]uint32{uint32(r), v.number})
+				}
+				return true
+			}
+			testutil.Eventually(t, testutil.Limit, all, "the views")
+			f := frame{kind: frameFollow, number: ts[1].t.number, name: name, table: table}
+			require.NoError(t, es[0].Peer(1).SendTag(tagControl, f.bytes()).Wait(ctx))
+			require.NoError(t, <-ended)
+			if closed {
+				require.NoError(t, ts[1].Close())
+			}
+			require.NoError(t, es[0].Close())
+			require.NoError(t, <-ended)
+			each(t, got[1:], func(_ int, team *Team) error {
+				if !slices.Equal(team.t.ranks, []int{0, 1, 2}) {
+					return fmt.Errorf("team of %v", team.t.ranks)
+				}
+				rest, err := team.Shrink(ctx)
+				if err != nil {
+					return err
+				}
+				if !slices.Equal(rest.t.ranks, []int{1, 2}) {
+					return fmt.Errorf("rest of %v", rest.t.ranks)
+				}
+				return conform(ctx, rest, 0, 5, 1)
+			})
+		})
 	}
-	testutil.Eventually(t, testutil.Limit, all, "the views")
-	f := frame{kind: frameFollow, name: name, table: table}
-	require.NoError(t, es[0].Peer(1).SendTag(tagControl, f.bytes()).Wait(ctx))
-	require.NoError(t, <-ended)
-	require.NoError(t, es[0].Close())
-	require.NoError(t, <-ended)
-	each(t, got[1:], func(_ int, team *Team) error {
-		if !slices.Equal(team.t.ranks, []int{0, 1, 2}) {
-			return fmt.Errorf("team of %v", team.t.ranks)
-		}
-		rest, err := team.Shrink(ctx)
-		if err != nil {
-			return err
-		}
-		if !slices.Equal(rest.t.ranks, []int{1, 2}) {
-			return fmt.Errorf("rest of %v", rest.t.ranks)
-		}
-		return conform(ctx, rest, 0, 5, 1)
-	})
 }
 
 // A rank that has closed the old team is told the members once more, as a view of it has come late: the new team stays.
