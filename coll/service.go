@@ -43,6 +43,7 @@ type service struct {
 	teams   map[uint32]*team
 	next    uint32 // number of the next team
 	forming map[string]*forming
+	dropped map[uint32]bool          // numbers of teams for which calls of Shrink have not waited
 	refused map[string]map[int]error // calls of New of ranks that have not joined a team that was refused
 	lost    map[int]error            // why a rank was lost, while it is
 	nonce   uint64
@@ -70,7 +71,7 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("coll: %w", err)
 	}
-	s := &service{eng: eng, force: force, check: check, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, refused: map[string]map[int]error{}, lost: map[int]error{},
+	s := &service{eng: eng, force: force, check: check, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, dropped: map[uint32]bool{}, refused: map[string]map[int]error{}, lost: map[int]error{},
 		fetching: make([][2]int, eng.Size()), contention: contention(eng)}
 	s.wake = sync.OnceValues(func() (*rma.Region, error) { return eng.Alloc(8, rma.PeersWrite) })
 	ranks := upTo(eng.Size())
@@ -162,6 +163,7 @@ func (s *service) reserve(name string) *team {
 	t := s.newTeam(s.next, name)
 	s.next = s.next%lowBits + 1
 	s.teams[t.number] = t
+	delete(s.dropped, t.number)
 	if s.err != nil {
 		t.err = s.err
 	}

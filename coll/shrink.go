@@ -111,7 +111,7 @@ func (f *shrinking) run(ctx context.Context, number uint32) ([][2]uint32, error)
 	}
 	defer s.unlock()
 	if f.calling() {
-		f.err = err
+		f.end(nil, err)
 		f.exclude(me, me, rma.ErrGivenUp)
 	}
 	f.over = nil
@@ -125,6 +125,9 @@ func (f *shrinking) calling() bool { return f.over != nil && f.table == nil && f
 func (f *shrinking) end(table [][2]uint32, err error) {
 	if f.calling() {
 		f.table, f.err = table, err
+		if table == nil {
+			f.t.s.dropped[f.number] = true
+		}
 		f.over.Set()
 	}
 }
@@ -414,26 +417,15 @@ func (s *service) shrink(from int, m *frame) {
 		switch {
 		case known && t.next.calling() && t.next.fits(from, m.table):
 			t.next.finish(m.table)
-		case known && slices.Equal(m.table, t.next.made), s.follows(m): // told by another rank before
-		default: // given up here
+		case s.gaveUp(m.table):
 			s.declineTeam(m)
-		}
+		} // otherwise another rank has told it before
 	}
 }
 
-// follows reports whether this rank has made the team of a frame. It may have closed the one before since then. s.mu is held.
-func (s *service) follows(m *frame) bool {
-	i := slices.IndexFunc(m.table, func(e [2]uint32) bool { return int(e[0]) == s.eng.Rank() })
-	if i < 0 {
-		return false
-	}
-	t := s.teams[m.table[i][1]]
-	if t == nil || t.name != m.name {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.EqualFunc(m.table, t.ranks, func(e [2]uint32, rank int) bool { return int(e[0]) == rank })
+// gaveUp reports whether this rank has given up the call that is to make the team of a table. s.mu is held.
+func (s *service) gaveUp(table [][2]uint32) bool {
+	return slices.ContainsFunc(table, func(e [2]uint32) bool { return int(e[0]) == s.eng.Rank() && s.dropped[e[1]] })
 }
 
 // followed returns the team that a call of Shrink of another rank waits for, if this rank has made it, and has it open. s.mu is held.

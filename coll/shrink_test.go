@@ -226,7 +226,8 @@ func TestShrinkLosesFirst(t *testing.T) {
 	}
 }
 
-// A rank that has closed the old team is told the members once more, as a view of it has come late: the new team stays.
+// A rank that has closed the old team is told the members once more, as a view of it has come late, and when it has closed the
+// new one as well: that stays.
 func TestShrinkToldAgain(t *testing.T) {
 	ctx := testutil.Context(t, testutil.Limit)
 	es := job(t, 2, "tcp")
@@ -241,6 +242,12 @@ func TestShrinkToldAgain(t *testing.T) {
 	late := frame{kind: frameView, number: old[0].t.number, name: followerOf(old[0].t), nonce: uint64(got[1].t.number)<<32 | uint64(old[1].t.number)}
 	old[0].t.s.control(rma.Envelope{From: 1, Tag: tagControl}, [][]byte{late.bytes()})
 	each(t, got, func(_ int, team *Team) error { return errors.Join(Barrier(ctx, team), Barrier(ctx, team)) })
+
+	again := frame{kind: frameFollow, number: old[1].t.number, name: followerOf(old[0].t), table: membersOf(got[0].t)}
+	require.NoError(t, got[1].Close())
+	old[1].t.s.control(rma.Envelope{From: 0, Tag: tagControl}, [][]byte{again.bytes()})
+	each(t, worlds(t, es), func(_ int, world *Team) error { return Barrier(ctx, world) }) // behind what that has sent
+	require.NoError(t, got[0].Err())
 }
 
 // A rank that gives up when the team has been made revokes it, and takes no part in the one that follows.
@@ -259,6 +266,8 @@ func TestShrinkGivenUpLate(t *testing.T) {
 		}()
 	}
 	// Rank 2 takes part by hand, but no longer when the members come.
+	by := ts[2].t.s
+	testutil.Holding(&by.mu, func() { by.dropped[77] = true })
 	v := frame{kind: frameView, name: followerOf(ts[0].t), nonce: 77 << 32}
 	require.NoError(t, es[2].Peer(1).SendTag(tagControl, v.bytes()).Wait(ctx))
 	v.members = 1
