@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,16 +34,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// interruptor interrupts this process when something is written: after a round.
-type interruptor struct{}
+// interruptor interrupts this process when something is written: after a round. It does so once: a
+// signal that comes when the campaign is over would end the process.
+type interruptor struct{ once sync.Once }
 
-func (interruptor) Write(b []byte) (int, error) {
-	return len(b), syscall.Kill(os.Getpid(), syscall.SIGINT)
+func (i *interruptor) Write(b []byte) (_ int, err error) {
+	i.once.Do(func() { err = syscall.Kill(os.Getpid(), syscall.SIGINT) })
+	return len(b), err
 }
 
 // A campaign that is interrupted has not shown what it should.
 func TestInterruptedCampaign(t *testing.T) {
-	require.Equal(t, 130, run([]string{"--parts", "strangers"}, &bytes.Buffer{}, interruptor{}))
+	require.Equal(t, 130, run([]string{"--parts", "strangers"}, &bytes.Buffer{}, &interruptor{}))
 }
 
 // One round of each part runs without faults.
