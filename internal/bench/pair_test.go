@@ -343,13 +343,13 @@ func TestEmitErrorEndsBothSides(t *testing.T) {
 	require.Error(t, <-done)
 }
 
-// agree returns the own error first, then the other side's, whose text cannot contain
-// control characters for a terminal.
+// agree returns the own error first, then the other side's unless it is the same. Its text cannot
+// contain control characters for a terminal.
 func TestAgree(t *testing.T) {
 	t.Parallel()
 	own := errors.New("own")
 	for _, c := range []struct{ mine, theirs, want error }{
-		{nil, nil, nil}, {own, nil, own}, {nil, own, ErrPeerFailed}, {own, errors.New("x"), own},
+		{nil, nil, nil}, {own, nil, own}, {nil, own, ErrPeerFailed}, {own, errors.New("x"), own}, {own, errors.New("own"), own},
 	} {
 		a, b := newPipe()
 		ctx := testutil.Context(t, 10*time.Second)
@@ -358,6 +358,9 @@ func TestAgree(t *testing.T) {
 		err := agree(ctx, a, c.mine)
 		wg.Wait()
 		require.ErrorIs(t, err, c.want)
+		if c.mine != nil && c.theirs != nil {
+			require.Equal(t, c.mine.Error() != c.theirs.Error(), errors.Is(err, ErrPeerFailed), "%v", err)
+		}
 	}
 	a, b := newPipe()
 	ctx := testutil.Context(t, 10*time.Second)
