@@ -5,7 +5,6 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/flowctl"
-	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Channel is one eager connection to one peer, in both directions. It belongs to the
@@ -47,14 +46,12 @@ func Open(link fabric.Link, ep fabric.Endpoint, o Options) (*Channel, error) {
 		c.allot(o.Batch, o.Pieces)
 	}
 	c.receiver.core, c.sender.core, c.back = &c.core, &c.core, &c.receiver
-	home, err := openRing(link, ep, c.rxRing)
+	c.sparse = o.Sparse
+	home, err := openRing(link, ep, c.rxRing, o.Sparse)
 	if err != nil {
 		return nil, fmt.Errorf("open eager channel: ring of %d bytes: %w", home.bytes(), err)
 	}
 	c.rz = &resizing{late: o.Late, budget: o.Budget, steps: steps, batch: o.Batch, pieces: o.Pieces, home: home, now: home}
-	if c.sparse = o.Sparse; !c.sparse {
-		offheap.Populate(home.mem)
-	}
 	c.in, c.cells = home.mem, (*[ringStart]byte)(home.mem)
 	c.memory = home.memory()
 	return c, nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed33544411/rma/fabric"
-	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // place is the place of a message in mirror and ring: fill bytes before the trailer of
@@ -182,12 +181,9 @@ func (s *sender) makeRoom(n, pieces int) bool {
 // requests.
 func (s *sender) prepare(lists bool) error {
 	if s.outReg == nil {
-		m, err := openMirror(s.link, &s.txRing)
+		m, err := openMirror(s.link, &s.txRing, s.sparse)
 		if err != nil {
 			return fmt.Errorf("mirror of a ring of %d bytes: %w", s.txRing.bytes(), err)
-		}
-		if !s.sparse {
-			offheap.Populate(m.mem)
 		}
 		s.out, s.outReg, s.outKey = m.mem, m.reg, m.reg.LKey()
 		s.memory += mirrorMemory(&s.txRing)

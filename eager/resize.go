@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/seed33544411/rma/flowctl"
-	"github.com/seed33544411/rma/internal/offheap"
 )
 
 // Want asks the peer for a ring of n bytes, if the present one is smaller. The peer decides;
@@ -146,12 +145,11 @@ func (c *Channel) answer() bool {
 			z.budget.short()
 			continue
 		}
-		in, err := openRing(c.link, c.ep, in.ring)
+		in, err := openRing(c.link, c.ep, in.ring, false)
 		if err != nil {
 			z.give(in.memory())
 			continue
 		}
-		offheap.Populate(in.mem)
 		c.memory += in.memory()
 		z.next = &in
 		c.due |= dueOffer
@@ -171,9 +169,8 @@ func (c *Channel) accept() {
 		z.budget.short()
 	}
 	if fits {
-		m, err := openMirror(c.link, &r)
+		m, err := openMirror(c.link, &r, first && c.sparse)
 		if err == nil {
-			offheap.Populate(m.mem)
 			z.mirror = m
 			c.memory += n
 			return

@@ -75,11 +75,14 @@ type mirror struct {
 }
 
 // openMirror allocates the mirror of a ring: its blocks are followed by one word per block for
-// write cursors and one for credit.
-func openMirror(link fabric.Link, r *ring) (m mirror, err error) {
+// write cursors and one for credit. sparse is that of Options.
+func openMirror(link fabric.Link, r *ring, sparse bool) (m mirror, err error) {
 	size := mirrorSize(r)
 	if m.mem, err = offheap.Alloc(size, offheap.Staging); err != nil {
 		return m, err
+	}
+	if !sparse {
+		offheap.Populate(m.mem)
 	}
 	if m.reg, err = link.Register(m.mem, 0); err != nil {
 		return mirror{}, errors.Join(err, offheap.Free(m.mem, offheap.Staging))
@@ -104,12 +107,15 @@ func (m *mirror) close() error {
 	return err
 }
 
-// openRing allocates a ring that the peer may write.
-func openRing(link fabric.Link, ep fabric.Endpoint, r ring) (in inRing, err error) {
+// openRing allocates a ring that the peer may write. sparse is that of Options.
+func openRing(link fabric.Link, ep fabric.Endpoint, r ring, sparse bool) (in inRing, err error) {
 	size := ringStart + r.bytes()
 	in.ring = r
 	if in.reg, err = fabric.AllocFor(link, ep, size, fabric.AccessLocalWrite|fabric.AccessRemoteWrite); err == nil {
 		in.mem = in.reg.Bytes()[:size:size]
+		if !sparse {
+			offheap.Populate(in.mem)
+		}
 	}
 	return in, err
 }

@@ -12,11 +12,12 @@ import (
 )
 
 // The pages of a sparse channel come as they are used, those of others when the channel is
-// opened and connected.
+// opened and connected, and when it returns to its first ring.
 func TestSparse(t *testing.T) {
 	t.Parallel()
 	const blocks = 256
-	o := Options{Blocks: blocks, BlockSize: offheap.PageSize}
+	o := Options{Blocks: blocks, BlockSize: offheap.PageSize, Steps: []Step{{Blocks: 2 * blocks, BlockSize: offheap.PageSize}}}
+	o.MaxPeerRing = 2 * blocks * offheap.PageSize
 	sparse := o
 	sparse.Sparse = true
 	for name, c := range map[string]struct {
@@ -24,8 +25,8 @@ func TestSparse(t *testing.T) {
 		least, most int64 // page faults
 	}{"sparse": {sparse, blocks / 2, 2 * blocks}, "not": {o, 0, blocks / 8}} {
 		t.Run(name, func(t *testing.T) {
-			a, _ := pair(t, simLinks(sim.Options{}), c.o, c.o)
-			for what, mem := range map[string][]byte{"ring": a.ch.in, "mirror": a.ch.out} {
+			a, b := pair(t, simLinks(sim.Options{}), c.o, c.o)
+			access := func(what string, mem []byte) {
 				runtime.LockOSThread()
 				var before, after unix.Rusage
 				require.NoError(t, unix.Getrusage(unix.RUSAGE_THREAD, &before))
@@ -38,6 +39,15 @@ func TestSparse(t *testing.T) {
 				require.GreaterOrEqual(t, faults, c.least, what)
 				require.LessOrEqual(t, faults, c.most, what)
 			}
+			access("ring", a.ch.in)
+			access("mirror", a.ch.out)
+			a.ch.Want(o.MaxPeerRing)
+			settleRings(t, a, b)
+			a.ch.Shrink()
+			settleRings(t, a, b)
+			moves, _ := a.ch.Moved()
+			require.EqualValues(t, 2, moves)
+			access("mirror of the first ring again", a.ch.out)
 		})
 	}
 }
