@@ -135,9 +135,9 @@ type Config struct {
 	// ring has grown, messages longer than 1.7 KB are announced: their sends are complete
 	// only when the peer has a receive for them. RMA_RING_MEMORY overrides it. Zero: 128 MiB
 	// in jobs of more than 64 ranks. In smaller ones each peer that messages are exchanged
-	// with gets rings of 512 KiB at once, 1 MiB with the copy (with more than 16 ranks, their
-	// pages are in memory once they have been used), and only rings on paths that
-	// have more in flight grow, by 128 MiB for all peers together.
+	// with gets rings of 512 KiB at once, 1 MiB with the copy (with more than 16 ranks, pages
+	// of rings over tcp, and of copies over tcp and shm, come with their use), and only rings
+	// on paths that have more in flight grow, by 128 MiB for all peers together.
 	RingMemory int
 
 	// RingLimit bounds the bytes of a ring that has grown; at least 64 KiB. Rings grow beyond
@@ -235,9 +235,9 @@ const (
 const wholeRings = 64
 
 // readyRings is the most ranks of a job whose rings are in memory before they are used. In a larger
-// one the pages of each ring, up to 1 MiB a peer, come as messages use them: the first messages of
-// a peer then wait for page faults, but a rank that has a few messages for each of many peers would
-// otherwise wait for memory that it never uses.
+// one the pages of each ring, up to 1 MiB a peer, come as messages use them, where the link neither
+// allocates nor pins them: the first messages of a peer then wait for page faults, but a rank that
+// has a few messages for each of many peers would otherwise wait for memory that it never uses.
 const readyRings = 16
 
 // smallRings reports whether rings for messages are small at first, in a job of that many ranks.

@@ -93,7 +93,8 @@ type Options struct {
 
 	// Sparse leaves the pages of the first rings and their mirrors to the first accesses, for
 	// one of many rings, of which little may be used. Otherwise they are provided at once,
-	// which takes a tenth of the time a page.
+	// which takes a tenth of the time a page. Links may provide them all the same: shm
+	// allocates those of rings, and verbs pins all that is registered.
 	Sparse bool
 
 	// MaxPeerRing bounds the peer's ring, which this side mirrors, in bytes. Zero means 16

@@ -125,7 +125,7 @@ var engineSettings = []Setting{
 		Where: "internal/message", Since: "0.1",
 	},
 	{
-		Env: "RMA_RING_MEMORY", Field: "RingMemory", Type: Type{Kind: Bytes, Min: 1 << 16, Max: 1<<31 - 1}, Else: "128 MiB. In jobs of up to 64 ranks each peer that messages are exchanged with has rings of 512 KiB from the start (in jobs of more than 16 ranks their pages are in memory once they have been used); the 128 MiB are for rings that grow because their path has more in flight",
+		Env: "RMA_RING_MEMORY", Field: "RingMemory", Type: Type{Kind: Bytes, Min: 1 << 16, Max: 1<<31 - 1}, Else: "128 MiB. In jobs of up to 64 ranks each peer that messages are exchanged with has rings of 512 KiB from the start (in jobs of more than 16 ranks pages of rings over tcp, and of their copies over tcp and shm, come with their use); the 128 MiB are for rings that grow because their path has more in flight",
 		What:  "most memory of rings for messages that have grown, over all peers. If it is set, and in jobs of more than 64 ranks, the rings of a peer begin with 16 KiB, copies at senders included, and follow the traffic. When it is used up, peers without traffic lose their grown rings",
 		Why:   "1 MiB a peer is too much for a rank that exchanges messages with a thousand peers; but until a ring has grown, messages longer than 1.7 KB are announced, and their sends end only when there is a receive",
 		Where: "eager", Since: "0.1",
