@@ -179,14 +179,17 @@ func run(ctx context.Context, args []string, s streams) int {
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return writable(cmd.Flags()) }
 	err := root.ExecuteContext(ctx)
 	var u usageError
+	silent := errors.Is(err, errSilent) || errors.Is(err, session.ErrReported)
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errSilent), errors.Is(err, session.ErrReported):
-		return exitFailed
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintln(s.err, "rmabench: interrupted")
+	case errors.Is(ctx.Err(), context.Canceled): // also if another rank of the job ended of it first
+		if !silent {
+			fmt.Fprintln(s.err, "rmabench: interrupted")
+		}
 		return exitInterrupted
+	case silent:
+		return exitFailed
 	}
 	fmt.Fprintf(s.err, "rmabench: %v\n", err)
 	switch {

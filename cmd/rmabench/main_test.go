@@ -429,6 +429,31 @@ func tokenFile(t *testing.T) string {
 	return path
 }
 
+// What fails after an interrupt fails of it: a rank that notices first that the other is gone is
+// interrupted as well, and so is the one that shows nothing.
+func TestInterruptedInAJob(t *testing.T) {
+	for name, value := range map[string]string{"RMA_RANK": "1", "RMA_SIZE": "2", "RMA_ROOT": "127.0.0.1:1", "RMA_INSECURE": "1"} {
+		t.Setenv(name, value)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	var errs bytes.Buffer
+	code := run(ctx, []string{"info"}, streams{strings.NewReader(""), lastWrite(interrupt), &errs})
+	require.Equal(t, exitInterrupted, code)
+	require.Equal(t, "rmabench: interrupted\n", errs.String())
+	errs.Reset()
+	code = run(ctx, fast("lat", "--fabric", "shm"), streams{strings.NewReader(""), io.Discard, &errs})
+	require.Equal(t, exitInterrupted, code)
+	require.Empty(t, errs.String())
+}
+
+// lastWrite fails, after the call of a function.
+type lastWrite func()
+
+func (w lastWrite) Write([]byte) (int, error) {
+	w()
+	return 0, wireup.ErrPeerGone
+}
+
 // A second interrupt ends a command that waits for something else than its context: for a pipe.
 func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	t.Parallel()
