@@ -271,6 +271,22 @@ func TestOutIsAtomic(t *testing.T) {
 	require.NoError(t, k.commit(), "after discard: nothing to do")
 }
 
+// The page does not take the place of the results.
+func TestOutAndHTMLAreTwoFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink("file", link))
+	both := func(html string) []string {
+		return briefly("switch", "--fabric", "shm", "-n", "1", "--max", "64", "--rounds", "1", "--time", "1ms", "--out", file, "--html", html)
+	}
+	refused(t, "want two files", both(dir+"/./file")...)
+	require.NoFileExists(t, file)
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	refused(t, "want two files", both(link)...)
+	succeeds(t, both(file+".html")...)
+}
+
 // A pipe or device is written, and a link followed: a file does not take their place.
 func TestOutReplacesFilesOnly(t *testing.T) {
 	t.Parallel()

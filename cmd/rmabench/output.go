@@ -153,7 +153,22 @@ func writable(fl *pflag.FlagSet) error {
 			return fmt.Errorf("--%s: %w", name, err)
 		}
 	}
+	if out, page := value("out"), value("html"); out != "" && page != "" && sameFile(out, page) {
+		return usage(errors.New("--out and --html: want two files, as the page would replace the results"))
+	}
 	return nil
+}
+
+// sameFile reports whether two paths lead to one file, which need not exist.
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil && errY == nil {
+		return os.SameFile(x, y)
+	}
+	a, errX = filepath.Abs(a)
+	b, errY = filepath.Abs(b)
+	return errX == nil && errY == nil && a == b
 }
 
 // creatable returns an error if the file at path cannot be written.
