@@ -79,15 +79,10 @@ func (s *secret) read(warn io.Writer) ([]byte, error) {
 		}
 		return b, nil
 	}
-	b, err := wireup.TokenFrom(func(name string) string {
-		switch {
-		case s.file == "":
-			return os.Getenv(name)
-		case name == wireup.EnvTokenFile:
-			return s.file
-		}
-		return ""
-	})
+	b, err := wireup.TokenFrom(os.Getenv)
+	if s.file != "" {
+		b, err = wireup.ReadToken(s.file, "--token-file")
+	}
 	if err != nil {
 		return nil, usage(err)
 	}

@@ -19,30 +19,40 @@ var ErrTokenFile = fmt.Errorf("%w: other users can read the secret", ErrEnvironm
 // RMA_TOKEN_FILE; nil without either. Errors wrap ErrEnvironment and do not contain the
 // secret.
 func TokenFrom(get func(string) string) ([]byte, error) {
-	text, from := get(EnvToken), EnvToken
-	if path := get(EnvTokenFile); text == "" && path != "" {
-		from = EnvTokenFile + "=" + path
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, EnvTokenFile, err)
-		}
-		defer f.Close()
-		if info, err := f.Stat(); err != nil {
-			return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, EnvTokenFile, err)
-		} else if openToOthers(info) {
-			return nil, fmt.Errorf("wireup: %w: %s has mode %04o: chmod 600 (Kubernetes: defaultMode: 0400)", ErrTokenFile, from, info.Mode().Perm())
-		}
-		b, err := io.ReadAll(io.LimitReader(f, maxTokenFile))
-		if err != nil {
-			return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, EnvTokenFile, err)
-		}
-		if text = strings.TrimSpace(string(b)); text == "" {
-			return nil, fmt.Errorf("wireup: %w: %s is empty", ErrEnvironment, from)
-		}
+	if text := get(EnvToken); text != "" {
+		return parseToken(text, EnvToken)
 	}
+	if path := get(EnvTokenFile); path != "" {
+		return ReadToken(path, EnvTokenFile)
+	}
+	return nil, nil
+}
+
+// ReadToken is TokenFrom for the file at path, which setting names.
+func ReadToken(path, setting string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, setting, err)
+	}
+	defer f.Close()
+	from := setting + "=" + path
+	if info, err := f.Stat(); err != nil {
+		return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, setting, err)
+	} else if openToOthers(info) {
+		return nil, fmt.Errorf("wireup: %w: %s has mode %04o: chmod 600 (Kubernetes: defaultMode: 0400)", ErrTokenFile, from, info.Mode().Perm())
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxTokenFile))
+	if err != nil {
+		return nil, fmt.Errorf("wireup: %w: %s: %w", ErrEnvironment, setting, err)
+	}
+	text := strings.TrimSpace(string(b))
 	if text == "" {
-		return nil, nil
+		return nil, fmt.Errorf("wireup: %w: %s is empty", ErrEnvironment, from)
 	}
+	return parseToken(text, from)
+}
+
+func parseToken(text, from string) ([]byte, error) {
 	token, err := hex.DecodeString(text)
 	if err != nil {
 		return nil, fmt.Errorf("wireup: %w: %s is not hexadecimal", ErrEnvironment, from)
