@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -47,6 +48,15 @@ func TestBind(t *testing.T) {
 	require.Zero(t, code, errs)
 	require.Equal(t, []string{fmt.Sprintf("0 on %v", cpu.Allowed()), fmt.Sprintf("1 on %v", cpu.Allowed())}, sorted(out), "the default")
 	require.Empty(t, errs)
+
+	// The flags are right, and the disk is full.
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	cmd := command(t, "-n", "2", "--report-bindings", "true")
+	cmd.Stderr = full
+	require.Error(t, cmd.Run())
+	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 }
 
 // What a launcher above left to rmarun is not widened, although there are fewer cores than

@@ -70,7 +70,7 @@ func (o *options) launch(ctx context.Context, args []string) (code int, err erro
 	var assumed []string
 	if o.Bind, assumed = launch.Place(o.policy, o.N); o.report {
 		if err := launch.WriteBindings(o.Stderr, o.Bind, assumed); err != nil {
-			return 0, err
+			return 1, err
 		}
 	}
 	o.Path, o.Args = args[0], args[1:]
