@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -104,10 +103,10 @@ func runFull(s streams, device, format, file string) error {
 	if file != "" {
 		b, err := json.MarshalIndent(r, "", "  ")
 		if err == nil {
-			err = os.WriteFile(file, append(b, '\n'), 0o644)
+			err = writeFile(file, append(b, '\n'))
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("--out: %w", err)
 		}
 	}
 	var err error

@@ -657,6 +657,9 @@ func TestInfoAndDoctorForReal(t *testing.T) {
 
 	// The whole report, to the screen and to a file.
 	file := filepath.Join(t.TempDir(), "report.json")
+	old := file + ".old"
+	require.NoError(t, os.WriteFile(old, nil, 0o600))
+	require.NoError(t, os.Link(old, file))
 	code, out, errs = rmabench(t, "doctor", "--full", "--device", "no-such-device", "--out", file)
 	require.Equal(t, exitFailed, code, errs)
 	require.Contains(t, out, "notification")
@@ -666,6 +669,9 @@ func TestInfoAndDoctorForReal(t *testing.T) {
 	require.NoError(t, json.Unmarshal(b, &r))
 	require.Equal(t, in.Links, r.Info.Links)
 	require.Len(t, r.Device.Checks, 6)
+	b, err = os.ReadFile(old)
+	require.NoError(t, err)
+	require.Empty(t, b, "the report replaces the old file when it is whole")
 	require.True(t, host.Failed(r.Device.Checks))
 	code, _, errs = rmabench(t, "doctor", "--out", file)
 	require.Equal(t, exitUsage, code)
