@@ -66,6 +66,10 @@ func openFile(path string) (*sink, error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
+		var at *os.PathError
+		if errors.As(err, &at) {
+			at.Path = path // not the temporary name
+		}
 		return nil, err
 	}
 	return &sink{tmp: f, path: path}, f.Chmod(0o644)
