@@ -256,8 +256,8 @@ func start(e *Engine) {
 	step(e)
 }
 
-// Own acquires ownership for a short time if it is free, and the engine not closed, in order to start work directly
-// and to handle completed work at once. The protocol's Pending work is started first.
+// Own acquires ownership for a short time if it is free, and the engine not closed, in order to
+// start work directly and to handle completed work at once. The protocol's Pending work is started first.
 // Disown ends it. It does not allocate, block or poll.
 // Hot path.
 func (e *Engine) Own() bool {
