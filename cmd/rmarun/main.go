@@ -119,7 +119,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	cmd.SetArgs(mpirunFlags(f, args))
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{seeHelp(err)} })
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	err = cmd.ExecuteContext(ctx)
 	var usage errUsage
@@ -129,10 +129,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.As(err, &usage):
 		return launch.ExitUsage, err
 	case code == 0: // refused by cobra itself, as a required flag that is missing
-		return launch.ExitUsage, err
+		return launch.ExitUsage, seeHelp(err)
 	}
 	return code, err
 }
+
+func seeHelp(err error) error { return fmt.Errorf("%w (see rmarun --help)", err) }
 
 // mpirunFlags turns -np, which looks like two flags of one letter, into what it is
 // meant to be, among the flags before the program.

@@ -74,7 +74,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{nil, "no program given"},
 		{[]string{"-n", "2"}, "no program given"},
-		{[]string{"true"}, `required flag(s) "np" not set`},
+		{[]string{"true"}, `required flag(s) "np" not set (see rmarun --help)`},
 		{[]string{"-n", "0", "true"}, "at least 1 rank"},
 		{[]string{"-n", "two", "true"}, "invalid argument"},
 		{[]string{"-n", "2", "--wireup", "x", "true"}, "want unix or tcp"},
@@ -84,7 +84,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"-n", "2", "--bind", "spread", "true"}, `--bind "spread": want none, scatter or compact`},
 		{[]string{"-n", "2", "--bind-progress", "true"}, "--bind-progress wants --bind"},
 		{[]string{"-n", "70000", "--bind", "scatter", "true"}, "at most 65535 ranks"},
-		{[]string{"-n", "2", "--nonsense", "true"}, "unknown flag"},
+		{[]string{"-n", "2", "--nonsense", "true"}, "unknown flag: --nonsense (see rmarun --help)"},
 	} {
 		code, out, errs := rmarun(t, c.args...)
 		require.Equal(t, 2, code, "%v: %s", c.args, errs)
