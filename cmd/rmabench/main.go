@@ -109,7 +109,7 @@ const long = `Measure one-sided operations between two ranks.
 
 rmabench starts the two ranks on this host. Under rmarun it uses ranks 0 and 1
 of the job. Between two hosts run "rmabench serve ADDR" on one and add
-"--connect ADDR" on the other.
+"--connect ADDR" on the other, with the same secret in RMA_TOKEN.
 
 Exit code: 0 success, 1 failure, 2 wrong flags or sizes, 130 interrupted. A second
 interrupt ends it at once.`
@@ -119,6 +119,7 @@ const examples = `  rmabench lat --fabric shm --sizes 8:4M
   rmabench rate --op put --format json --out rate.jsonl
   rmabench lat --count 10 --format go > new.txt && benchstat old.txt new.txt
   rmarun -n 2 rmabench lat --op cas
+  export RMA_TOKEN=$(openssl rand -hex 16)  # the same value on hosts a and b
   rmabench serve :7471                      # on host a
   rmabench lat --fabric tcp --connect a:7471    # on host b
   rmabench report --out out/                # everything, with plots

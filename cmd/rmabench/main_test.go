@@ -243,6 +243,10 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 		same, _ := succeeds(t, append([]string{"help"}, strings.Fields(c)...)...)
 		require.Equal(t, out, same)
 	}
+	out, _ := succeeds(t, "--help")
+	require.Contains(t, out, "export RMA_TOKEN=", "serve is refused without")
+	out, _ = succeeds(t, "lat", "--help")
+	require.Regexp(t, "--connect host:port .* up to 2m0s", out)
 }
 
 // An output file appears completely or not at all.

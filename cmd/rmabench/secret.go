@@ -22,7 +22,7 @@ type partnerFlags struct {
 
 // flags defines --connect and those of the secret.
 func (p *partnerFlags) flags(fl *pflag.FlagSet, measure string) {
-	fl.Var((*address)(&p.connect), "connect", measure+" against rmabench serve at this `host:port`")
+	fl.Var((*address)(&p.connect), "connect", measure+" against rmabench serve at this `host:port`, which may start up to "+wireup.DefaultTimeout.String()+" later")
 	p.token.flags(fl)
 }
 
