@@ -127,16 +127,25 @@ func (r *Request) wait(ctx context.Context) error {
 	if r.refusal != nil || r == &complete {
 		return r.refusal
 	}
-	err := r.waitFor(ctx, false)
-	if !r.Done() {
-		r.Cancel()
-		over := make(chan error, 1)
-		r.Then(func(err error) { over <- err })
-		gaveUp := err
-		if err = <-over; err != nil { // otherwise it has completed meanwhile
-			err = errors.Join(gaveUp, err)
-		}
-	}
+	err := r.waited(r.waitFor(ctx, false))
 	r.t.reuseRequest(r)
 	return err
+}
+
+// waited returns the result of a blocking call whose wait has returned err. If that has ended before the
+// operation, it cancels the operation, which may complete meanwhile.
+func (r *Request) waited(err error) error {
+	r.mu.Lock()
+	ended, result := r.ended, r.err
+	r.mu.Unlock()
+	if ended {
+		return result
+	}
+	r.Cancel()
+	over := make(chan error, 1)
+	r.Then(func(err error) { over <- err })
+	if result = <-over; result != nil {
+		result = errors.Join(err, result)
+	}
+	return result
 }

@@ -618,4 +618,5 @@ func TestContextEndsAtCompletion(t *testing.T) {
 		f(nil)
 	}
 	require.NoError(t, <-returned)
+	require.NoError(t, r.waited(context.Canceled), "it completes when the wait has ended, before it is cancelled")
 }
