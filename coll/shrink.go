@@ -347,10 +347,10 @@ func (f *shrinking) fits(from int, table [][2]uint32) bool {
 func (f *shrinking) take(from int, v *view) {
 	s, me := f.t.s, f.t.eng.Rank()
 	switch {
+	case v.call+1 == f.calls && contains(f.made, from): // the rank that has decided was lost before it told all
+		f.send(from, f.made) // also while the team is being closed
 	case f.out[me] != nil:
 		s.reply(from, outFrame(v.old, v.name, f.out[me]))
-	case v.call+1 == f.calls && contains(f.made, from): // the rank that has decided was lost before it told all
-		f.send(from, f.made)
 	case v.call < f.calls:
 		s.reply(from, outFrame(v.old, v.name, &ExcludedError{[2]int{from, me}, rma.ErrGivenUp}))
 	case f.out[from] != nil:

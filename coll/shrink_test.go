@@ -162,7 +162,14 @@ func TestShrinkClosed(t *testing.T) {
 // The first rank is lost when it has told one of the others who the members are: all the others get
 // to the same team, and from there to one without it, also if the other one has closed the old team.
 func TestShrinkLosesFirst(t *testing.T) {
-	for name, closed := range map[string]bool{"open": false, "closed": true} {
+	for name, do := range map[string]func(old *Team) error{
+		"open":   func(*Team) error { return nil },
+		"closed": (*Team).Close,
+		"closing": func(old *Team) error { // while memory of its board may be in use
+			testutil.Holding(&old.t.s.mu, old.t.next.close)
+			return nil
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := testutil.Context(t, testutil.Limit)
 			es := job(t, 3, "shm")
@@ -204,9 +211,7 @@ func TestShrinkLosesFirst(t *testing.T) {
 			f := frame{kind: frameFollow, number: ts[1].t.number, name: name, table: table}
 			require.NoError(t, es[0].Peer(1).SendTag(tagControl, f.bytes()).Wait(ctx))
 			require.NoError(t, <-ended)
-			if closed {
-				require.NoError(t, ts[1].Close())
-			}
+			require.NoError(t, do(ts[1]))
 			require.NoError(t, es[0].Close())
 			require.NoError(t, <-ended)
 			each(t, got[1:], func(_ int, team *Team) error {
