@@ -133,9 +133,9 @@ func (o *Op) pending(f func(in *message.In)) {
 		f(&o.In)
 		return
 	}
-	slots, gen := o.recvs.Slots, o.Gen()
+	slots, gen := o.recvs.Slots, o.Gen()&^1 // Then may come meanwhile
 	for i := range slots {
-		if o.Done() || o.Gen() != gen {
+		if o.Done() || !o.InFlight(gen) {
 			return // the slots are their owner's
 		}
 		if s := &slots[i]; !s.ended {
