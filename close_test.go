@@ -46,9 +46,11 @@ func TestBeforeClose(t *testing.T) {
 // Whatever is posted just when Close ends, after it was not found closed, ends with ErrClosed: callers of Then hear so.
 func TestPostedAsCloseEnds(t *testing.T) {
 	t.Parallel()
-	es := open(t, 2, "shm")
-	_, keys := share(t, es, 64)
-	e, p := es[0], es[0].Peer(1)
+	all := open(t, 3, "shm")
+	_, keys := share(t, all, 64)
+	es, e, p := all[:2], all[0], all[0].Peer(1)
+	require.NoError(t, all[2].Close())
+	testutil.Eventually(t, testutil.Limit, func() bool { return StateOf(e.Peer(2)).State == PeerGone }, "rank 2 has left")
 	together(t, es, func(ctx context.Context, e *Engine) error { // there are channels then
 		other := e.Peer(1 - e.Rank())
 		got := other.Recv(make([]byte, 3))
@@ -64,6 +66,7 @@ func TestPostedAsCloseEnds(t *testing.T) {
 		{"send", func() Request { return p.Send([]byte("one")) }},
 		{"receive", func() Request { return p.Recv(make([]byte, 3)).Request }},
 		{"receive from any rank", func() Request { return e.Recv(make([]byte, 3)).Request }},
+		{"receive from a rank that had left", func() Request { return e.Peer(2).Recv(make([]byte, 3)).Request }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var calls []error

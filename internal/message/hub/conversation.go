@@ -51,6 +51,7 @@ type exchange struct {
 	backoff eager.Backoff
 	shared  message.Shared // receives from any rank
 	ended   func()         // called when a conversation has ended
+	over    error          // there will be no more messages
 	// renewed is called when a conversation has a new connection. over is why the last one has ended.
 	renewed func(rank int, over error)
 
@@ -192,7 +193,11 @@ func (c *Conversation) TrySend(tag uint32, msg []byte) (receipt uint64) {
 // start implements owner.
 func (c *Conversation) start(o *Op) {
 	c.x.prog.AssertOwned()
-	if c.down != nil && (!o.kind.receives() || !c.hears()) {
+	switch {
+	case c.x.over != nil:
+		c.fail(o, c.x.over)
+		return
+	case c.down != nil && (!o.kind.receives() || !c.hears()):
 		c.fail(o, c.down)
 		return
 	}

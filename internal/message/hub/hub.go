@@ -27,7 +27,6 @@ type Hub struct {
 	turn       int  // the rank whose waiting messages are offered first
 	short      bool // Short was called
 	relieved   time.Time
-	over       error // there will be no more messages
 }
 
 // Init prepares h. Set-up path.
