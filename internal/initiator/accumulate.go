@@ -41,7 +41,7 @@ func (r *requester) build(c *chain, o *Op, m *made, wr *fabric.WR) bool {
 	}
 	s, mem, ok := r.slot(c)
 	if !ok {
-		r.waits = o
+		r.waits, r.use = o, o.Gen()&^1
 		return false
 	}
 	a := &o.more.acc
@@ -166,7 +166,7 @@ func (r *requester) open() {
 			r.mine, r.there = mine, there
 			if r.state, r.free = wayOpen, allSlots; err != nil {
 				r.state, r.free = wayFailed, 0
-				if o := r.waits; o != nil && o == q.posts.head {
+				if o := r.waits; o != nil && o == q.posts.head && o.kind == Accumulate && o.InFlight(r.use) {
 					q.posts.spoil(err)
 				}
 			}

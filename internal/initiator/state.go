@@ -428,7 +428,8 @@ const (
 type requester struct {
 	q     *Queue
 	state way
-	waits *Op // the accumulate that waits for slots first
+	waits *Op    // the accumulate that waits for slots first
+	use   uint32 // its generation: it may have ended on mapped memory
 	mine  fabric.Region
 	there fabric.RemoteKey
 	free  uint16 // bit s: slot s is not in use
