@@ -10,7 +10,6 @@ import (
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/fabric/ibv"
 	"github.com/seed33544411/rma/internal/bench/host"
-	"github.com/seed33544411/rma/internal/bench/session"
 	"github.com/seed33544411/rma/internal/links"
 )
 
@@ -22,7 +21,7 @@ func system() host.System {
 		var out []host.Link
 		_, o, err := links.FromEnv(links.Options{})
 		for _, st := range links.Probe(o) {
-			l := host.Link{Name: session.Display(st.Name), Usable: st.Usable}
+			l := host.Link{Name: links.Kind(st.Name), Usable: st.Usable}
 			if st.Reason != nil {
 				l.Why = st.Reason.Error()
 			}

@@ -228,12 +228,9 @@ func Usable() []string {
 	var out []string
 	for _, s := range links.Probe(links.Options{}) {
 		if s.Usable {
-			out = append(out, Display(s.Name))
+			out = append(out, links.Kind(s.Name))
 		}
 	}
 	slices.Sort(out)
 	return out
 }
-
-// Display returns a link's name for --fabric.
-func Display(link string) string { return links.Kind(link) }
