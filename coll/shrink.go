@@ -428,13 +428,11 @@ func (s *service) gaveUp(table [][2]uint32) bool {
 	return slices.ContainsFunc(table, func(e [2]uint32) bool { return int(e[0]) == s.eng.Rank() && s.dropped[e[1]] })
 }
 
-// followed returns the team that a call of Shrink of another rank waits for, if this rank has made it, and has it open. s.mu is held.
+// followed returns the team that a call of Shrink of another rank waits for, if this rank has made it, and has it
+// open. s.mu is held.
 func (s *service) followed(from int, v *view) *team {
 	for _, t := range s.teams {
-		if t.name != v.name || !t.has(from) {
-			continue
-		}
-		if t.numbers[t.index[from]] == v.number {
+		if t.name == v.name && t.has(from) && t.numbers[t.index[from]] == v.number {
 			return t
 		}
 	}
