@@ -13,6 +13,19 @@ func wholeSegments(n, mss int) int {
 	return n / mss * mss
 }
 
+// withRest returns the size of a send of up to chunk bytes that has all bytes to be sent: all of
+// them if what is left behind it would not fill a segment. Headers make transfers of round
+// sizes such: their last 32 bytes would cost a send, a segment and a receive.
+func withRest(chunk int, all uint64, mss int) int {
+	if all > uint64(chunk) && all-uint64(chunk) < uint64(max(mss, leastSegment)) {
+		return int(all)
+	}
+	return chunk
+}
+
+// leastSegment is the size of a segment if it is not known.
+const leastSegment = 1024
+
 // tuner finds the best size of a lane's sends, using the first large transfers of an
 // endpoint. Larger sends cost less per byte; after smaller ones waits on the first
 // connection end sooner. It tries the sizes in turn and chooses the one with the least time

@@ -15,6 +15,17 @@ func TestWholeSegments(t *testing.T) {
 	}
 }
 
+func TestWithRest(t *testing.T) {
+	t.Parallel()
+	const mss, chunk = 32768, 131072
+	for all, want := range map[uint64]int{
+		100: chunk, chunk: chunk, chunk + 32: chunk + 32, chunk + mss - 1: chunk + mss - 1, chunk + mss: chunk, 1 << 33: chunk,
+	} {
+		require.Equal(t, want, withRest(chunk, all, mss), "%d", all)
+	}
+	require.Equal(t, chunk+32, withRest(chunk, chunk+32, 0), "segments of unknown size")
+}
+
 // The best size is chosen, and the smallest of equals, whatever single sends took
 // longer, or moved less.
 func TestTuner(t *testing.T) {

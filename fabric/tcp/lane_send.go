@@ -73,6 +73,9 @@ func (b *lanes) send() error {
 			}
 			loaded += uint64(n)
 		}
+		if b.next() == b.tail {
+			chunk = withRest(chunk, loaded+headerSize*uint64(ln.tail-ln.head), b.mss)
+		}
 		if ln.head != ln.tail {
 			if err := b.sendOn(ln, chunk); err != nil {
 				return err
