@@ -22,8 +22,11 @@ const (
 	// Joined: the source begins where the source of the preceding message in the batch
 	// ends, under the same key: one read can fetch both.
 	Joined
+	// Apart: a scatter descriptor would hold no other message, and the message alone is
+	// certain to be eager. It is not scattered.
+	Apart
 
-	knownFlags = 1<<5 - 1
+	knownFlags = 1<<6 - 1
 )
 
 // Message describes one message to the model.
@@ -148,6 +151,7 @@ var (
 	ErrEagerBlock   error = &infeasible{"message larger than an eager message may be"}
 	ErrGatherRing   error = &infeasible{"message and header larger than a gather may be"}
 	ErrScatterOff   error = &infeasible{"link takes no scatter descriptors"}
+	ErrApart        error = &infeasible{"small message with a descriptor of its own"}
 	ErrUnregistered error = &infeasible{"memory not registered, and the cost of registering unknown"}
 	ErrNoMode       error = &infeasible{"no mode can carry the message"}
 )

@@ -314,6 +314,9 @@ func (p *Params) Feasible(l *Limits, x Message, m Mode) error {
 		if l.ScatterSegs < 1 {
 			return ErrScatterOff
 		}
+		if x.Flags&Apart != 0 {
+			return ErrApart
+		}
 		if x.Flags&(Registered|DestRegistered) != Registered|DestRegistered && !p.R.Known() {
 			return ErrUnregistered
 		}

@@ -215,6 +215,8 @@ func TestFeasible(t *testing.T) {
 	}
 	p.R = line(t, 100, 1, 0)
 	require.NoError(t, p.Feasible(&l, Message{Size: 1}, Scatter))
+	require.ErrorIs(t, p.Feasible(&l, Message{Size: 1, Flags: Apart}, Scatter), ErrApart)
+	require.NoError(t, p.Feasible(&l, Message{Size: 1, Flags: Apart}, Eager))
 	l.MaxSGE, l.ScatterSegs = 1, 0
 	require.NoError(t, p.Feasible(&l, reg, Gather), "staged with the header")
 	l.GatherMax = 0

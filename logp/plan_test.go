@@ -263,7 +263,10 @@ func shapes() map[string]func(n int) *Batch {
 		"flags": func(n int) *Batch {
 			b := &Batch{Limits: usual(), Messages: make([]Message, n)}
 			for i := range b.Messages {
-				b.Messages[i] = Message{Size: randSize(r), Flags: Flags(r.IntN(knownFlags + 1))}
+				m := &b.Messages[i]
+				if *m = (Message{Size: randSize(r), Flags: Flags(r.IntN(knownFlags + 1))}); m.Size > b.Limits.EagerMax {
+					m.Flags &^= Apart
+				}
 			}
 			return b
 		},

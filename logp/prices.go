@@ -178,7 +178,7 @@ type item struct {
 }
 
 // kinds are the flags by which prices of messages of one size differ.
-const kinds = Registered | DestRegistered | InPlace
+const kinds = Registered | DestRegistered | InPlace | Apart
 
 // item prices m into t. Feasible determines which modes are possible.
 func (r *prices) item(m Message, t *item) {
@@ -209,7 +209,7 @@ func (r *prices) item(m Message, t *item) {
 		t.g *= r.scale[Gather]
 	}
 	there := m.Flags & (Registered | DestRegistered)
-	if l.ScatterSegs > 0 && (there == Registered|DestRegistered || r.registers) {
+	if l.ScatterSegs > 0 && m.Flags&Apart == 0 && (there == Registered|DestRegistered || r.registers) {
 		t.ok = t.ok.With(Scatter)
 		t.x = r.os.At(m.Size) + r.read + r.msg[Scatter] + r.byte[Scatter]*bytes
 		switch there {

@@ -132,6 +132,46 @@ func TestThePlanIsCarriedOut(t *testing.T) {
 	require.Positive(t, runs)
 }
 
+// A small message is not announced with large ones of other tags: it would need a descriptor to
+// itself, and a read. Where receiving costs much, the plan would have one for all of them.
+func TestSmallMessageApart(t *testing.T) {
+	t.Parallel()
+	costs := func(a, perByte float64) logp.Curve {
+		c, err := logp.NewCurve([]logp.Point{{Size: 0, NS: a}, {Size: 1 << 20, NS: a + perByte*(1<<20)}})
+		require.NoError(t, err)
+		return c
+	}
+	p := logp.Params{Os: costs(100, 0.1), Or: costs(5000, 0), C: costs(20, 1), R: costs(0, 0), G: 100, Ls: 100, Lh: 100}
+	for _, c := range []struct {
+		tags        []uint32 // of the messages: 40 bytes first, then 64 KiB and 40 bytes in turn
+		ring        int
+		descriptors int
+	}{
+		{[]uint32{1, 2}, 1, 1},
+		{[]uint32{1, 2, 1}, 2, 1},
+		{[]uint32{1, 1}, 0, 1},
+	} {
+		a, _ := pair(t, simLinks(sim.Options{}), 1<<20, Options{Params: &p}, Options{Params: &p})
+		outs, notes, at := make([]Out, len(c.tags)), make([]note, len(c.tags)), 0
+		for i := range outs {
+			size := [...]int{40, 64 << 10}[i%2]
+			outs[i] = Out{Data: a.reg.Bytes()[at : at+size], Tag: c.tags[i], LKey: a.reg.LKey(), RKey: a.reg.Key().RKey, Registered: true, Done: &notes[i]}
+			at += size + 1
+		}
+		e, err := a.ch.Explain(outs)
+		require.NoError(t, err)
+		for i := range outs {
+			a.ch.Send(&outs[i])
+		}
+		_, _, err = a.ch.Progress()
+		require.NoError(t, err)
+		s := a.ch.Stats()
+		require.EqualValues(t, c.ring, s.Messages[logp.Eager]+s.Messages[logp.Gather], "tags %v: %s", c.tags, e.Reason)
+		require.EqualValues(t, c.descriptors, s.Descriptors, "tags %v: %s", c.tags, e.Reason)
+		require.Len(t, e.Plan().Parts[0].Messages, len(c.tags)-c.ring, "%s", e.Reason)
+	}
+}
+
 // Which backlogs go as runs depends on how many messages they have: what a gather saves is
 // for each message, what it costs is once.
 func TestRunsByNumber(t *testing.T) {

@@ -183,7 +183,7 @@ func (s *sender) sendBatch(learn bool) (moved, all bool) {
 func (s *sender) view() error {
 	b := &s.batch
 	b.reset()
-	var n neighbour
+	n := neighbour{alone: s.model.alone}
 	for s.backlog.n > 0 && len(b.first) < s.opt.Batch {
 		o := s.backlog.pop()
 		s.assign(o)
@@ -218,12 +218,11 @@ func (s *sender) Explain(outs []Out) (*logp.Explanation, error) {
 		return nil, eager.ErrNotConnected
 	}
 	b := logp.Batch{Limits: s.model.limits}
-	var n neighbour
+	n := neighbour{alone: s.model.alone}
 	var written []logp.Message
 	open := slices.Clone(s.dests.open)
 	for i := range outs {
 		o := &outs[i]
-		m := n.describe(o)
 		fits := false
 		for k := 0; k < len(open); k++ { // as in assign
 			if x := open[k]; x.takes(o.Tag) {
@@ -235,10 +234,10 @@ func (s *sender) Explain(outs []Out) (*logp.Explanation, error) {
 			}
 		}
 		if fits && len(o.Data) >= s.model.writeFrom {
-			written = append(written, m)
+			written = (&neighbour{alone: -1}).describe(written, o)
 			n.end = 0
 		} else {
-			b.Messages = append(b.Messages, m)
+			b.Messages = n.describe(b.Messages, o)
 		}
 	}
 	s.model.waits(&b)

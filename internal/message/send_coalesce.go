@@ -123,12 +123,12 @@ func (s *sender) gatheredRun() (r coalesced, behind *Out, ok bool) {
 	}
 	b := &s.batch
 	b.reset()
-	var n neighbour
+	n := neighbour{alone: s.model.alone}
 	for o := s.backlog.head; o != nil; o = o.next {
 		if o.Registered && len(o.Data) >= s.model.inPlace {
 			return r, nil, false
 		}
-		b.Messages = append(b.Messages, n.describe(o))
+		b.Messages = n.describe(b.Messages, o)
 	}
 	s.model.waits(&b.Batch)
 	if plan, err := s.model.planner.Plan(&b.Batch); err != nil || !oneGather(plan) {

@@ -281,14 +281,17 @@ func (m *model) waits(b *logp.Batch) {
 	}
 }
 
-// neighbour is the end of the preceding message, 0 if nothing can be joined to it.
+// neighbour is the preceding message of a batch.
 type neighbour struct {
-	end uint64
-	key uint32
+	alone int    // model.alone
+	end   uint64 // of its memory, 0 if nothing can be joined to it
+	key   uint32
+	tag   uint32
 }
 
-// describe describes a message to the model.
-func (n *neighbour) describe(o *Out) logp.Message {
+// describe appends to ms what the model is to know of o. A descriptor has messages of one tag,
+// so that a small message between others of other tags would need one to itself.
+func (n *neighbour) describe(ms []logp.Message, o *Out) []logp.Message {
 	f := logp.DestRegistered // not known here: assume the best case, the peer pays the rest
 	if o.Registered {
 		f |= logp.Registered
@@ -304,5 +307,17 @@ func (n *neighbour) describe(o *Out) logp.Message {
 	if o.Urgent {
 		f |= logp.Urgent
 	}
-	return logp.Message{Size: int64(len(o.Data)), Flags: f}
+	if k := len(ms) - 1; k >= 0 {
+		switch last := &ms[k]; {
+		case o.Tag == n.tag:
+			last.Flags &^= logp.Apart
+		case k == 0 && last.Size <= int64(n.alone):
+			last.Flags |= logp.Apart
+		}
+		if o.Tag != n.tag && len(o.Data) <= n.alone {
+			f |= logp.Apart
+		}
+	}
+	n.tag = o.Tag
+	return append(ms, logp.Message{Size: int64(len(o.Data)), Flags: f})
 }
