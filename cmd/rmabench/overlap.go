@@ -74,7 +74,9 @@ fetch-and-add of 8 bytes, a message of 8 bytes and one of 1 MiB that a handler a
 
 Rank 0 starts each operation when the last has ended, so that rank 1 is hardly ever without one.
 With --gap it sleeps before each operation, which shows how long a rank takes that is
-asked now and then; the latencies do not contain the sleep.
+asked now and then; the latencies do not contain the sleep. The table also shows by how many percent
+the computation is slower than while rank 0 sleeps. What rank 0 itself takes of the processors of rank 1
+counts as well: with a processor for each rank (rmarun -n 2 --bind scatter), only serving does.
 
 --peers measures MPI libraries as well, round by round in turn: MPI_Get and
 MPI_Fetch_and_op with a flush, and messages that the target's main thread answers, which

@@ -25,7 +25,8 @@
 //
 // Reactivity measures the latency of single operations on a target that computes on k
 // goroutines for each processor, none of which ever blocks: p50, p99 and maximum. Rank 0 may
-// sleep for a gap before each operation, which is not part of the latency.
+// sleep for a gap before each operation, which is not part of the latency. Slowed is how much less
+// work the goroutines do meanwhile than while rank 0 sleeps, in percent.
 //
 // Threads measures a ping-pong of put-with-signal between two goroutines, with w other
 // goroutines on the same rank, which wait for signals or messages that never arrive, or send

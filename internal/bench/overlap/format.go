@@ -36,7 +36,7 @@ func WriteText(w io.Writer, rs []Result) error {
 
 var heads = map[string]string{
 	"overlap":    "fabric  library      op       computes  size    compute/comm   comm us  compute us   total us  ratio  (min-max)    bound  imb %\n",
-	"reactivity": "fabric  library      op          goroutines/core   gap us    p50 us      p99 us      max us   (p50 min-max)\n",
+	"reactivity": "fabric  library      op          goroutines/core   gap us    p50 us      p99 us      max us   slowed %   (p50 min-max)\n",
 	"threads":    "fabric  library      op    others     beside     mean us     p50 us      p99 us      max us   (p50 min-max)\n",
 	"concurrent": "fabric  library      op    streams  of        size        p50 us      p99 us      max us   (p50 min-max)      streams MB/s\n",
 	"load":       "fabric  op            busy     spin     mean us      p50 us      p99 us      max us   (mean min-max)\n",
@@ -60,7 +60,12 @@ func (k point) line(w io.Writer, rs []Result) error {
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-8s %-9s %-7s %12.3g %9.1f %11.1f %10.1f %6.2f  (%.2f-%.2f)  %5.2f %6.0f\n",
 			k.fabric, k.library, k.op, k.who, bench.FormatSize(k.size), k.factor, comm, compute, total, ratio, lo, hi, bound, imb)
 	case "reactivity":
-		_, err = fmt.Fprintf(w, "%-7s %-12s %-11s %15d %8.0f %9.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, k.gap, p50, p99, most, lo, hi)
+		slowed := "-"
+		if k.library == "rma" && k.count > 0 {
+			x, _, _ := med(func(r *Result) float64 { return r.Slowed })
+			slowed = fmt.Sprintf("%.1f", x)
+		}
+		_, err = fmt.Fprintf(w, "%-7s %-12s %-11s %15d %8.0f %9.2f %11.1f %11.1f %10s   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, k.gap, p50, p99, most, slowed, lo, hi)
 	case "threads":
 		// Beside threads that take a processor for long, p50 counts the operations between, so the mean is shown.
 		_, err = fmt.Fprintf(w, "%-7s %-12s %-5s %6d  %-9s %9.2f %10.2f %11.1f %11.1f   (%.2f-%.2f)\n", k.fabric, k.library, k.op, k.count, k.beside, mean, p50, p99, most, lo, hi)

@@ -34,9 +34,9 @@ func checkSpins(spins []string) error {
 func Busy(n int) (end func()) {
 	was := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(was + n)
-	over := hog(n, runtime.LockOSThread) // a thread ends with its goroutine
+	h := startHog(n, runtime.LockOSThread) // a thread ends with its goroutine
 	return func() {
-		over()
+		h.end()
 		runtime.GOMAXPROCS(was)
 	}
 }

@@ -194,6 +194,7 @@ type Result struct {
 	Max     float64 `json:"max_us,omitempty"`
 	MBs     float64 `json:"stream_mb_s,omitempty"` // of all streams together, 1e6 bytes a second
 	Samples int     `json:"samples,omitempty"`
+	Slowed  float64 `json:"slowed_percent,omitempty"` // the computation of the target; of this library alone
 }
 
 // Run measures req between the two ranks of a job. Both call it; rank 0's request counts,

@@ -62,7 +62,9 @@ func TestRun(t *testing.T) {
 					streamed += r.MBs
 					if r.Count == 0 {
 						require.Zero(t, r.MBs)
+						require.Zero(t, r.Slowed)
 					}
+					require.LessOrEqual(t, r.Slowed, 100.0)
 					require.LessOrEqual(t, r.P50, r.P99)
 					require.LessOrEqual(t, r.P99, r.Max)
 					require.Positive(t, r.Mean)
@@ -178,6 +180,32 @@ func TestTableOfGaps(t *testing.T) {
 	require.Contains(t, lines[0], "gap us")
 	require.Equal(t, []string{"0", "1.00"}, strings.Fields(lines[1])[4:6])
 	require.Equal(t, []string{"1000", "3.00"}, strings.Fields(lines[2])[4:6])
+}
+
+// The rate of a computation is that of the time in which it is asked for.
+func TestRate(t *testing.T) {
+	h := startHog(1, func() {})
+	some, err := h.rate(func() error {
+		had := h.done.Load()
+		testutil.Eventually(t, testutil.Limit, func() bool { return h.done.Load() > had+10 }, "some work")
+		return nil
+	})
+	require.NoError(t, err)
+	require.Positive(t, some)
+	h.end()
+	none, err := h.rate(func() error { return io.EOF })
+	require.ErrorIs(t, err, io.EOF)
+	require.Zero(t, none)
+
+	var b strings.Builder
+	r := Result{What: "reactivity", Fabric: "shm", Op: "get", Slowed: 12.34}
+	idle, peer := r, r
+	r.Count, peer.Count, peer.Library = 1, 1, "mpich"
+	require.NoError(t, WriteText(&b, []Result{idle, r, peer}))
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	for i, want := range []string{"-", "12.3", "-"} {
+		require.Equal(t, want, strings.Fields(lines[i+1])[8])
+	}
 }
 
 // The duration of work is proportional to its length: it is not optimised away.

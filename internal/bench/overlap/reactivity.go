@@ -2,6 +2,7 @@ package overlap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -40,7 +41,8 @@ func (p *pair) reactivity(ctx context.Context, req *Request, round int, emit fun
 	for _, r := range req.Cells() {
 		r.Round = round
 		once := p.once(ctx, r.Op, win)
-		if err := p.target(ctx, r.Count*runtime.GOMAXPROCS(0), func() error { return r.sample(req.Time, once) }); err != nil {
+		r.Slowed, err = p.target(ctx, r.Count*runtime.GOMAXPROCS(0), req.Time, func() error { return r.sample(req.Time, once) })
+		if err != nil {
 			return fmt.Errorf("%s, %d goroutines: %w", r.Op, r.Count, err)
 		}
 		if err := emit(r); err != nil {
@@ -50,22 +52,37 @@ func (p *pair) reactivity(ctx context.Context, req *Request, round int, emit fun
 	return win.Free(ctx)
 }
 
-// target computes on n goroutines of rank 1 while rank 0 runs measure.
-func (p *pair) target(ctx context.Context, n int, measure func() error) error {
+// target computes on n goroutines of rank 1, for the time alone while rank 0 sleeps, and then while rank
+// 0 runs measure. It returns, on rank 0, by how many percent the computation was slower then.
+func (p *pair) target(ctx context.Context, n int, alone time.Duration, measure func() error) (slowed float64, err error) {
 	if _, err := swap(ctx, p, 0); err != nil { // a barrier
-		return err
+		return 0, err
 	}
-	if !p.first {
-		end := hog(n, func() {})
-		_, err := swap(ctx, p, 0)
-		end()
-		return err
+	turn := func() error { _, err := swap(ctx, p, 0); return err }
+	if p.first {
+		if n > 0 {
+			time.Sleep(alone) // sleep: of a peer that wants nothing
+		}
+		if err := errors.Join(turn(), measure(), turn()); err != nil {
+			return 0, err
+		}
+		return swap(ctx, p, 0.0)
 	}
-	err := measure()
-	if err == nil {
-		_, err = swap(ctx, p, 0)
+	h := startHog(n, func() {})
+	defer h.end()
+	before, err := h.rate(turn)
+	if err != nil {
+		return 0, err
 	}
-	return err
+	served, err := h.rate(turn)
+	if err != nil {
+		return 0, err
+	}
+	if before > 0 {
+		slowed = 100 * (1 - served/before)
+	}
+	_, err = swap(ctx, p, slowed)
+	return slowed, err
 }
 
 // once returns a function that performs one operation of rank 0.

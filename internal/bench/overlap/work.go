@@ -32,19 +32,35 @@ func Calibrate() (perNS float64) {
 	return perNS
 }
 
-// hog computes on n goroutines, each of which calls begin first, until the returned function is called.
-func hog(n int, begin func()) (end func()) {
-	var over atomic.Bool
-	var g sync.WaitGroup
+// hog is goroutines that compute and never block.
+type hog struct {
+	done atomic.Int64 // turns of work
+	over atomic.Bool
+	g    sync.WaitGroup
+}
+
+// startHog starts n goroutines, each of which calls begin first. End them.
+func startHog(n int, begin func()) *hog {
+	h := &hog{}
 	for range n {
-		g.Go(func() {
+		h.g.Go(func() {
 			begin()
-			for !over.Load() {
+			for !h.over.Load() {
 				Work(10_000)
+				h.done.Add(1)
 			}
 		})
 	}
-	return func() { over.Store(true); g.Wait() }
+	return h
+}
+
+func (h *hog) end() { h.over.Store(true); h.g.Wait() }
+
+// rate returns the turns a second that h makes while f runs.
+func (h *hog) rate(f func() error) (perSecond float64, err error) {
+	start, had := time.Now(), h.done.Load()
+	err = f()
+	return float64(h.done.Load()-had) / time.Since(start).Seconds(), err
 }
 
 // copyTime returns the duration of a copy of n bytes on this machine: the median of several,
