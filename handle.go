@@ -176,10 +176,11 @@ type landed struct {
 }
 
 // sequence holds the messages of a peer that have not been passed to the function, in
-// order. Behind a message that was lost with its peer there is none.
+// order. Behind a message that was lost with its connection, none of that connection is passed.
 type sequence struct {
 	head, tail *landed
 	broken     bool
+	lost       uint32 // if broken: Peer.id of the connection
 }
 
 // Close ends the handler: it gets no more messages, and those that wait for a worker are
@@ -354,10 +355,12 @@ func (h *handlerEnd) Arrived(m Envelope, token any, parts [][]byte, err error) {
 
 // pass gives the next message in order to the function or its worker.
 func (h *handlerEnd) pass(l *landed, s *sequence) {
-	if l.err != nil && h.eng.peers[l.m.From].msg.Ended() {
-		s.broken = true
+	p := h.eng.peers[l.m.From]
+	// The channel is gone already if the message ends with the release of the connection.
+	if l.err != nil && (p.msg.Channel() == nil || p.msg.Ended()) {
+		s.broken, s.lost = true, p.id
 	}
-	if s.broken {
+	if s.broken && s.lost == p.id {
 		l.err = cmp.Or(l.err, ErrPeerGone)
 	}
 	if len(h.workers) == 0 {

@@ -472,6 +472,47 @@ func TestHandlerMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// A handler gets no message behind one that was lost with its connection, and all those that come after Peer.Reset.
+func TestHandlerAfterReset(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		for _, ranks := range []int{1, 2} { // messages of oneself, of another
+			for _, workers := range []int{0, 1} {
+				ctx := testutil.Context(t, testutil.Limit)
+				es := open(t, ranks, fabric)
+				e := es[ranks-1]
+				p, got := e.Peer(0), make(chan int, 9)
+				h, err := e.HandleWith(HandlerOptions{Tag: 5, Workers: workers}, func(m Envelope, _ [][]byte) { got <- m.Len })
+				require.NoError(t, err)
+				exchange := func(size int) {
+					require.NoError(t, es[0].Peer(e.Rank()).SendTag(5, make([]byte, size)).Wait(ctx))
+					select {
+					case n := <-got:
+						require.Equal(t, size, n)
+					case <-ctx.Done():
+						require.Fail(t, "not handled", "%d bytes", size)
+					}
+				}
+				exchange(1)
+				end, m := (*handlerEnd)(h), Envelope{Tag: 5, Len: 2}
+				var lost, behind Landing
+				e.prog.Do(func() { lost, behind = end.Arriving(m, false), end.Arriving(m, false) })
+				sunder(t, es)
+				testutil.Eventually(t, testutil.Limit, func() (ended bool) {
+					e.prog.Do(func() { ended = p.down != nil && (p.own || p.msg.Ended()) })
+					return ended
+				}, "the end of the connection")
+				e.prog.Do(func() {
+					end.Arrived(m, behind.Token, nil, nil)
+					end.Arrived(m, lost.Token, nil, ErrPeerGone)
+				})
+				require.NoError(t, p.Reset(ctx))
+				exchange(8)
+				exchange(1 << 20)
+			}
+		}
+	})
+}
+
 // A HandleMany function gets every message once, those of a peer in order, however many
 // messages a call has, and however many parts a message.
 func TestHandleMany(t *testing.T) {
