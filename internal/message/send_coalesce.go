@@ -77,8 +77,8 @@ func (s *sender) sendRun() (moved, ok bool) {
 	s.stats.Sent += uint64(len(r.outs))
 	for i, o := range r.outs {
 		r.outs[i] = nil
-		if o.pin.held {
-			s.pins.release(&o.pin)
+		if o.pin.held || o.rails != nil { // it was to be announced before
+			s.unregister(o)
 		}
 		if o.Done != nil {
 			o.Done.Complete(o.Tag, len(o.Data), nil)

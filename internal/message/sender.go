@@ -220,10 +220,7 @@ func (s *sender) count(m logp.Mode, n int) { s.stats.Messages[m] += uint64(n) }
 
 // sent ends a message.
 func (s *sender) sent(o *Out, err error) {
-	s.pins.release(&o.pin)
-	if o.rails != nil {
-		o.releaseRails(s.opt.Rails)
-	}
+	s.unregister(o)
 	n := len(o.Data)
 	if err == nil {
 		s.stats.Sent++

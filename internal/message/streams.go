@@ -47,6 +47,16 @@ func (s *streams) register(o *Out) error {
 	return o.register(s.pins)
 }
 
+// unregister ends the registrations of a message.
+//
+// Hot path.
+func (s *streams) unregister(o *Out) {
+	s.pins.release(&o.pin)
+	if o.rails != nil {
+		o.releaseRails(s.opt.Rails)
+	}
+}
+
 // large reports whether in is long enough to be advertised.
 func (s *streams) large(in *In) bool {
 	if in.Remote {
