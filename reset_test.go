@@ -435,3 +435,22 @@ func TestOperationsOnAConnectionThatThePeerReplaces(t *testing.T) {
 		})
 	}
 }
+
+// The first receives with a rank, posted while a connection without messages is being replaced, fail as those posted
+// before do.
+func TestFirstReceiveDuringReset(t *testing.T) {
+	hanging(t, 2, time.Minute, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		mems, keys := share(t, es, 4096)
+		p := es[0].Peer(1)
+		require.NoError(t, p.Put(keys[1].At(0), mems[0].Slice(0, 8)).Wait(ctx))
+		conn, release := p.conn.Now(), make(chan struct{})
+		conn.Go(func() { <-release })
+		next := bringup.Request{Number: conn.Number + 1, Link: 15} // without an address
+		require.True(t, p.conn.Told(bringup.KeyRequest, next.Append(nil)))
+		testutil.Eventually(t, testutil.Limit, func() bool { return p.Stats().Err != nil }, "the end of the connection")
+		first, second := p.Recv(make([]byte, 8)), p.RecvTag(3, make([]byte, 8))
+		close(release) // until now it was not forgotten
+		alike(t, "flushed+reset", 1, map[string]error{"first": first.Request.Wait(ctx), "second": second.Request.Wait(ctx)})
+	})
+}

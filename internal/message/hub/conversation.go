@@ -482,6 +482,8 @@ func (c *Conversation) noteEnd(err error) {
 // caller must close, or nil.
 func (c *Conversation) Renew() *message.Channel {
 	ch := c.ch
+	// The first receives, if they were posted too late to open a channel, still wait for it.
+	c.failWaiting(&c.recvs, c.down)
 	c.x.renewed(c.of, c.over)
 	c.ch, c.asleep, c.opened, c.err, c.down, c.over = nil, false, false, nil, nil, nil
 	c.loop = message.Loopback{From: c.of, Shared: &c.x.shared}
