@@ -361,3 +361,31 @@ func TestStaleHandles(t *testing.T) {
 	require.Len(t, ha.sent, 1)
 	require.ErrorIs(t, ha.sent[0], ErrRefused)
 }
+
+// After a failure, all that the peer had sent is received, however large the control ring has become.
+func TestFailureAfterTheRingHasGrown(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	o := Options{Adverts: n, Ring: eager.Options{Blocks: 16, BlockSize: 192, Control: 10, Every: 4, Steps: []eager.Step{{Blocks: 32, BlockSize: 256, Control: 8, Every: 8}}}}
+	ha, hb := wait(), wait()
+	a, b := pair(t, simLinks(sim.Options{}), ha, hb, o, o)
+	dst := newMemory(t, a.link, 1, 64)
+	b.ch.ring.Want(32 * 256)
+	b.until(t, "the larger ring and the adverts", func() bool {
+		if len(hb.adverts) < n {
+			_, _, err := a.ch.Advertise(Want{Pos: 1}, dst.reg.Key(), 2)
+			require.NoError(t, err)
+		}
+		require.NoError(t, a.turn())
+		moves, _ := b.ch.ring.Moved()
+		return moves == 1 && len(hb.adverts) == n
+	})
+	for _, x := range hb.adverts {
+		require.NoError(t, b.ch.Decline(x.ID, 0))
+	}
+	require.NoError(t, b.ch.Flush())
+	b.poll()
+	require.Empty(t, ha.filled)
+	a.ch.Fail(ErrClosed)
+	require.Len(t, ha.filled, n)
+}
