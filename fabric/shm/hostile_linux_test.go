@@ -71,6 +71,11 @@ func TestHostilePeer(t *testing.T) {
 	request := func(s *scene) { // a request of x that y never answers properly
 		post(t, s.x, write(s.la, 0, 8, register(s.tb, s.y.link, 64).Key(), 0))
 	}
+	withdraw := func(s *scene) { // the region that x writes to
+		e := &s.y.link.table[s.lb.Key().RKey%tableSlots]
+		e.key.Store(0)
+		e.gen.Add(2)
+	}
 	for name, attack := range map[string]func(s *scene){
 		"sequence ahead":   func(s *scene) { s.y.out.slots[0].seq.Store(77) },
 		"sequence wild":    func(s *scene) { s.y.out.slots[0].seq.Store(^uint64(0) - 5) },
@@ -130,6 +135,27 @@ func TestHostilePeer(t *testing.T) {
 			_, err := s.x.Post([]fabric.WR{write(s.la, 0, 8, s.lb.Key(), 0)})
 			require.ErrorIs(t, err, fabric.ErrDown)
 		},
+		"unknown message behind a withdrawn key": func(s *scene) {
+			withdraw(s)
+			send(s, []byte{1, 2, 3})
+			_, err := s.x.Post([]fabric.WR{write(s.la, 0, 8, s.lb.Key(), 0)})
+			require.ErrorIs(t, err, fabric.ErrDown)
+		},
+		"unknown message behind a good-bye": func(s *scene) {
+			withdraw(s)
+			send(s, nil)
+			s.x.link.keepHouse()
+			send(s, []byte{1, 2, 3})
+			_, err := s.x.Post([]fabric.WR{write(s.la, 0, 8, s.lb.Key(), 0)})
+			require.ErrorIs(t, err, fabric.ErrDown)
+		},
+		"unknown message before a queued request": func(s *scene) {
+			request(s)
+			post(t, s.x, write(s.la, 0, 8, s.lb.Key(), 0))
+			poll(t, s.y.link) // answers the first
+			withdraw(s)
+			send(s, []byte{1, 2, 3})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := openPair(t, Options{DisableCMA: true})
@@ -156,6 +182,7 @@ func TestHostilePeer(t *testing.T) {
 				require.Equal(t, fabric.StatusRemoteInvalid, down.Status)
 				require.ErrorIs(t, s.x.Err(), ErrCorrupt)
 			}
+			require.Zero(t, s.x.q.len(), "requests that have not been completed once")
 			_, err := s.x.Post([]fabric.WR{{Op: fabric.OpWrite}})
 			require.ErrorIs(t, err, fabric.ErrDown)
 			keep := alloc(t, b, 4096)

@@ -206,7 +206,7 @@ func (ep *endpoint) execute(wr *fabric.WR) (st fabric.Status, out outcome) {
 		if !ep.isUp() {
 			return 0, epDown
 		}
-		return ep.refused(), executed
+		return ep.refused()
 	}
 	if x.mem == 0 {
 		return 0, isFar
@@ -250,14 +250,17 @@ func (c *copies) run(bell *doorbell, x *xlate, wr *fabric.WR, n uint64) {
 	}
 }
 
-// refused returns the status of a request whose key is not valid. A peer that closes
+// refused returns the result of a request whose key is not valid. A peer that closes
 // withdraws its regions after its endpoint: a late request has lost its peer rather than
-// used a wrong key.
-func (ep *endpoint) refused() fabric.Status {
-	if ep.drainSocket(); ep.hup {
-		return gone(ep)
+// used a wrong key. May take the endpoint down.
+func (ep *endpoint) refused() (fabric.Status, outcome) {
+	switch ep.drainSocket(); {
+	case !ep.isUp():
+		return 0, epDown
+	case ep.hup:
+		return gone(ep), executed
 	}
-	return fabric.StatusRemoteAccess
+	return fabric.StatusRemoteAccess, executed
 }
 
 // lookup returns the peer's region with that key if it contains [addr, addr+n) and has the
@@ -327,12 +330,11 @@ func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more in
 	// time; it is checked at most once per millisecond.
 	if now := cpu.Ticks(); now-ep.cma.aliveAt > ep.link.houseStep {
 		ep.cma.aliveAt = now
-		ep.drainSocket()
-		if ep.hup {
-			return gone(ep), executed, 0
-		}
-		if !ep.isUp() {
+		switch ep.drainSocket(); {
+		case !ep.isUp():
 			return 0, epDown, 0
+		case ep.hup:
+			return gone(ep), executed, 0
 		}
 		if st, out = ep.execute(wr); out != isFar { // an announcement may have mapped the region
 			ep.bell.fence()
@@ -344,7 +346,8 @@ func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more in
 	case x == nil && !ep.isUp():
 		return 0, epDown, 0
 	case x == nil || !ep.cma.borrow(x):
-		return ep.refused(), executed, 0
+		st, out = ep.refused()
+		return st, out, 0
 	}
 	room := ep.depth - ep.cq.Len() - ep.q.len() // each may leave a completion
 	var errno error
@@ -359,7 +362,8 @@ func (ep *endpoint) far(wrs []fabric.WR) (st fabric.Status, out outcome, more in
 	withdrawn := errno != nil && !x.current()
 	ep.cma.giveBack()
 	if withdrawn {
-		return ep.refused(), executed, 0
+		st, out = ep.refused()
+		return st, out, 0
 	}
 	switch errno {
 	case nil:
