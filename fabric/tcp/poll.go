@@ -136,8 +136,8 @@ func (l *link) unwatch() {
 // Setup path.
 func (l *link) adopt() {
 	resumeAll(l) // what it resumes enters, and is adopted below
+	first := len(l.active)
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if len(l.resumed) == 0 {
 		l.waking.Clear() // not before resumeAll, which sets it
 	}
@@ -162,10 +162,13 @@ func (l *link) adopt() {
 		l.tab[idx] = e
 		l.active = append(l.active, e)
 		l.pairUp(e)
-		e.mustWatch(watchIn)
 	}
 	l.joined = l.joined[:0]
 	l.fresh.Store(int32(len(l.resumed)))
+	l.mu.Unlock() // an endpoint that cannot be watched goes down, which locks it
+	for i := len(l.active) - 1; i >= first; i-- {
+		l.active[i].mustWatch(watchIn)
+	}
 	if n := len(l.active); cap(l.deferred) < n {
 		l.deferred = append(make([]*endpoint, 0, 2*n), l.deferred...)
 		l.spare = make([]*endpoint, 0, 2*n)

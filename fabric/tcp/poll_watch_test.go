@@ -110,6 +110,25 @@ func TestBusySocketsComeBackWhenThereAreMany(t *testing.T) {
 	b.put(a, 2)
 }
 
+// An endpoint that the system does not watch goes down, and nothing else.
+func TestAdoptWithoutRoomInThePoller(t *testing.T) {
+	a, _ := pair(t, Config{}, 64)
+	poller := a.l.poller.fd
+	a.l.poller.fd = a.l.waking.FD() // refuses all sockets
+	a.poll()
+	a.l.poller.fd = poller
+	until(t, "the end", func() bool { return len(a.got) != 0 }, a)
+	require.Equal(t, []fabric.Completion{{EP: 1, Op: fabric.OpDown, Status: fabric.StatusPeerGone}}, a.got)
+	require.ErrorIs(t, a.ep.Err(), unix.EINVAL)
+
+	c, err := a.l.NewEndpoint(fabric.EndpointOptions{ID: 3})
+	require.NoError(t, err)
+	a.ep = c.(*endpoint)
+	d := newHost(t, Config{}, fabric.EndpointOptions{ID: 4}, 64)
+	join(t, a, d)
+	a.put(d, 1)
+}
+
 // A signalled write is acknowledged by the second visit of the target, in one frame: until
 // then the target's application may answer, and carry the acknowledgement.
 func TestAcknowledgedAtTheSecondVisit(t *testing.T) {
