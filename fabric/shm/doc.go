@@ -78,6 +78,9 @@
 //     page and the ring (16 KiB) are in use until the bounce buffers are. Descriptors: four
 //     per link, one per region of Link.Alloc (peers receive it, with AllocFor one of them, map it and close it), one
 //     per endpoint.
+//   - Of each peer at most 4096 segments are mapped, with no more bytes in all than the host has
+//     memory and swap space, nor than a quarter of what the processor addresses. Others are
+//     accessed like private memory.
 //
 // # Trust
 //

@@ -195,6 +195,48 @@ func TestHostilePeer(t *testing.T) {
 	}
 }
 
+// A peer that announces segments without memory does not use up the address space of this process.
+func TestSegmentsBeyondBounds(t *testing.T) {
+	fd, err := unix.MemfdCreate("hostile", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	require.NoError(t, unix.Ftruncate(fd, maxSegment)) // takes no memory
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
+	require.NoError(t, err)
+	for name, sizes := range map[string]func(yield func(uint64) bool){
+		"bytes": func(yield func(uint64) bool) {
+			for size := uint64(maxSegment); size >= 4096 && yield(size); size /= 2 {
+			}
+		},
+		"number": func(yield func(uint64) bool) {
+			for n := 0; n < maxSegments+100 && yield(4096); n++ {
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, y := pair(t, Options{DisableCMA: true}, fabric.EndpointOptions{})
+			la := alloc(t, x.link, 64)
+			id := uint32(1 << 20)
+			for size := range sizes {
+				require.NoError(t, sendFDs(y.sock.fd, (&note{typ: msgSegment, seg: id, size: size}).append(nil), fd))
+				x.drainSocket()
+				id++
+			}
+			mem, err := offheap.Alloc(1<<28, offheap.Scratch)
+			require.NoError(t, err)
+			require.NoError(t, offheap.Free(mem, offheap.Scratch))
+			require.LessOrEqual(t, len(x.mem.segs), maxSegments)
+			require.LessOrEqual(t, x.mem.mapped, hostMemory())
+
+			lb := alloc(t, y.link, 64)
+			testutil.Store64(la.Bytes(), 4711)
+			post(t, x, write(la, 0, 8, lb.Key(), 0))
+			require.Equal(t, fabric.StatusOK, await(t, x.link, y.link).Status)
+			require.EqualValues(t, 4711, testutil.Load64(lb.Bytes()))
+		})
+	}
+}
+
 // What is shared with peers cannot change its size, and the control segment
 // cannot be written by them.
 func TestSharedFilesAreSealed(t *testing.T) {

@@ -76,6 +76,14 @@ func availableMemory() (sum int64) {
 	return sum
 }
 
+// hostMemory returns the bytes of the host's memory and swap space, 0 if the system does not say, but at
+// most a quarter of what this processor addresses.
+func hostMemory() uint64 {
+	var s unix.Sysinfo_t
+	_ = unix.Sysinfo(&s)
+	return min((uint64(s.Totalram)+uint64(s.Totalswap))*uint64(s.Unit), math.MaxInt/2) //nolint:unconvert // of 4 bytes on some systems
+}
+
 // seal sets the final seals. With readOnly, later mappings of the file cannot be writable
 // (before Linux 5.1 this is not enforced).
 func seal(fd int, readOnly bool) error {
@@ -113,9 +121,6 @@ func checkMemfd(fd int, size uint64) error {
 func mapPeer(fd int, size uint64, p offheap.Purpose) ([]byte, error) {
 	if err := checkMemfd(fd, size); err != nil {
 		return nil, err
-	}
-	if size > math.MaxInt {
-		return nil, fmt.Errorf("shm: memfd of %d bytes: more than this processor addresses", size)
 	}
 	return offheap.Map(fd, int(size), p)
 }

@@ -17,6 +17,10 @@ import (
 // addresses in this process (direct-mapped by key, 48 bytes each).
 const cacheSize = 64
 
+// maxSegments bounds the segments of a peer that are mapped here. A process may have 65530 mappings
+// (vm.max_map_count).
+const maxSegments = 4096
+
 // xlate is a checked copy of the peer's table entry of a region.
 type xlate struct {
 	ent    *tableEntry
@@ -44,6 +48,7 @@ type peerMemory struct {
 	table   []tableEntry // the peer's, mapped read-only
 	cache   [cacheSize]xlate
 	segs    map[uint32]*peerSegment // the peer's segments mapped here
+	mapped  uint64                  // bytes of segs
 	lacking map[uint32]bool         // segments that arrived without a descriptor; true: requested again
 	askAt   int64                   // Ticks before which no segment is requested
 
@@ -133,7 +138,8 @@ func (m *peerMemory) place(x *xlate, off uint64) error {
 	return nil
 }
 
-// take maps or unmaps a segment of the peer.
+// take maps or unmaps a segment of the peer. Segments are committed, so that those of a correct peer
+// fit the memory of the host; what goes beyond would only use up the address space of this process.
 func (m *peerMemory) take(n *note, fds []int) error {
 	old, have := m.segs[n.seg]
 	switch {
@@ -141,19 +147,24 @@ func (m *peerMemory) take(n *note, fds []int) error {
 		delete(m.lacking, n.seg)
 		if have {
 			delete(m.segs, n.seg)
+			m.mapped -= uint64(len(old.mem))
 			m.forget()
 			m.show()
 			return old.release()
 		}
 		return nil
-	case n.typ == msgSegment && len(fds) == 1 && !have && len(m.segs) < tableSlots:
+	case n.typ == msgSegment && len(fds) == 1 && !have:
 		delete(m.lacking, n.seg)
+		if len(m.segs) == maxSegments || m.mapped+n.size > hostMemory() {
+			return nil // see place
+		}
 		mem, err := mapPeer(fds[0], n.size, offheap.Regions)
 		if errors.Is(err, ErrCorrupt) {
 			return err
 		}
 		if err == nil {
 			m.segs[n.seg] = &peerSegment{mem: mem}
+			m.mapped += uint64(len(mem))
 			m.segs[n.seg].holders.Store(1)
 			m.show()
 		} // otherwise no address space or too many mappings; see place
@@ -203,6 +214,6 @@ func (m *peerMemory) release() {
 		delete(m.segs, id)
 		_ = seg.release()
 	}
-	m.table, m.attached = nil, nil
+	m.table, m.attached, m.mapped = nil, nil, 0
 	m.forget()
 }

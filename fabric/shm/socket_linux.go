@@ -95,8 +95,8 @@ func parseNote(b []byte) (n note, err error) {
 	return note{}, fmt.Errorf("%w: message %x", ErrCorrupt, b)
 }
 
-// maxSegment bounds the segments that a peer may make this side map; 2^46 is half of the
-// address space of an x86 process.
+// maxSegment bounds one segment; 2^46 is half of the address space of an x86 process. take bounds those
+// of a peer together.
 const maxSegment = 1 << 46
 
 func closeFDs(fds []int) {
