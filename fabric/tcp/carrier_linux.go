@@ -99,17 +99,13 @@ func dialAgain(l *link) {
 	}
 }
 
-// giveUpDead shuts down the first connections of endpoints of l whose local address is not in live:
-// their owner detects the end.
+// giveUpDead gives up the connections of endpoints of l whose local address is not in live.
 func giveUpDead(l *link, live map[netip.Addr]bool) {
 	for _, e := range endpoints(l) {
 		e.mu.Lock()
 		if e.state.Load() == epUp && (e.resumes || l.cfg.Rail) && e.sock.open() {
 			if here, ok := localOf(e.sock.fd); ok && !live[here] {
-				if e.err == nil {
-					e.err = fmt.Errorf("tcp: %w: the interface of %v is down", fabric.ErrPeerGone, here)
-				}
-				_ = unix.Shutdown(e.sock.fd, unix.SHUT_RDWR)
+				giveUp(e, fmt.Errorf("tcp: %w: the interface of %v is down", fabric.ErrPeerGone, here))
 			}
 		}
 		e.mu.Unlock()

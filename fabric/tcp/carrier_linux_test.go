@@ -177,6 +177,26 @@ func TestDeadAddresses(t *testing.T) {
 	require.ErrorIs(t, f.ep.Err(), fabric.ErrPeerGone)
 }
 
+// An endpoint that reads only its lane, because the next request waits for a large write, detects the
+// end as well.
+func TestGivenUpBehindALargeWrite(t *testing.T) {
+	const size = 16 << 20
+	a, b := pair(t, Config{Rail: true, Lanes: 1}, size)
+	for _, h := range []*host{a, b} {
+		to := a.reg.Key()
+		if h == a {
+			to = b.reg.Key()
+		}
+		h.post(h.write(0, size, to, fabric.FlagSignaled), h.write(0, 8, to, fabric.FlagSignaled))
+	}
+	until(t, "both to wait for payload", func() bool { return a.ep.in.held && b.ep.in.held }, a, b)
+	require.False(t, b.ep.lanes.idle())
+	giveUpDead(a.l, map[netip.Addr]bool{})
+	until(t, "the end", func() bool { return a.ep.state.Load() == epDown }, a)
+	require.ErrorIs(t, a.ep.Err(), fabric.ErrPeerGone)
+	require.ErrorContains(t, a.ep.Err(), "interface")
+}
+
 // A host that accepts a connection and then says nothing does not hold up a connection that is made again.
 func TestHandshakesThatStop(t *testing.T) {
 	dials, waits := patient(t)

@@ -64,9 +64,8 @@ func endSilent(l *link) (next time.Duration) {
 	return next
 }
 
-// endIfSilent shuts e's first connection down if its peer's host is silent on any
-// connection: the owner detects the end, and Err has the reason. Peers on this host are not
-// checked: their host is alive while this process is, and its kernel closes the descriptors
+// endIfSilent gives e's connections up if its peer's host is silent on any of them. Peers on this host
+// are not checked: their host is alive while this process is, and its kernel closes the descriptors
 // of ended processes; a late answer only shows that it is busy.
 func endIfSilent(e *endpoint, now time.Time) bool {
 	e.mu.Lock()
@@ -79,10 +78,19 @@ func endIfSilent(e *endpoint, now time.Time) bool {
 		silent = e.lanes.all[i].silent(now, e.peerTimeout) || silent
 	}
 	if silent {
-		if e.err == nil {
-			e.err = fmt.Errorf("tcp: %w: its host has acknowledged nothing for %v", fabric.ErrPeerGone, e.peerTimeout)
-		}
-		_ = unix.Shutdown(e.sock.fd, unix.SHUT_RDWR) // the lanes may not be polled
+		giveUp(e, fmt.Errorf("tcp: %w: its host has acknowledged nothing for %v", fabric.ErrPeerGone, e.peerTimeout))
 	}
 	return silent
+}
+
+// giveUp shuts e's connections down, all of them: the owner may be reading the first one only, or the
+// lanes only (incoming.held). It detects the end, and Err has the reason. e.mu is held.
+func giveUp(e *endpoint, why error) {
+	if e.err == nil {
+		e.err = why
+	}
+	_ = unix.Shutdown(e.sock.fd, unix.SHUT_RDWR)
+	for i := range e.lanes.all {
+		_ = unix.Shutdown(e.lanes.all[i].fd, unix.SHUT_RDWR)
+	}
 }
