@@ -156,7 +156,7 @@ func (l *link) prove(s *stranger, in *arrival) (e *endpoint, end *ended, err err
 		key = end.token
 	}
 	if e != nil || end != nil {
-		l.pending.named(s)
+		l.pending.named(s, in.h.to)
 	}
 	challenge := newChallenge()
 	if _, err := c.Write(t.add(challenge[:])); err != nil {
@@ -199,14 +199,14 @@ func (p *strangers) add(c net.Conn, now time.Time) *stranger {
 	return s
 }
 
-// evict closes the oldest stranger that has not named an endpoint for minPending, of the
+// evict closes the oldest stranger that has had minPending and that named does not protect, of the
 // network from if crowd is set. It reports whether there was one.
 func (p *strangers) evict(now time.Time, from netip.Prefix, crowd bool) bool {
 	for i, o := range p.conns {
 		if now.Sub(o.since) < minPending {
 			return false
 		}
-		if !o.named && (!crowd || o.net == from) {
+		if o.names == 0 && (!crowd || o.net == from) {
 			_ = o.conn.Close()
 			p.drop(i)
 			return true
@@ -223,11 +223,20 @@ func (p *strangers) drop(i int) {
 	p.conns = append(p.conns[:i], p.conns[i+1:]...)
 }
 
-// named records that s has named an endpoint of this link: it is not closed to make room.
-func (p *strangers) named(s *stranger) {
+// named records that s has named an endpoint of this link, which a stranger cannot guess: it is not
+// closed to make room, unless there are maxNamed such for the endpoint already.
+func (p *strangers) named(s *stranger, nonce uint64) {
 	p.mu.Lock()
-	s.named = true
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, o := range p.conns {
+		if o.names == nonce {
+			n++
+		}
+	}
+	if n < maxNamed {
+		s.names = nonce
+	}
 }
 
 // remove removes s and reports whether it was still there.

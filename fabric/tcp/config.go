@@ -102,10 +102,12 @@ func (c *Config) lanes(class Class) int {
 
 // maxPending bounds the connections that have not proved anything yet, maxPendingFrom those
 // from one address. After minPending such a connection is closed in favour of a newer one:
-// a correct peer names its endpoint in its first packet.
+// a correct peer names its endpoint in its first packet, and then keeps its place. Of those that name
+// the same endpoint maxNamed do, as many as its peer makes.
 const (
 	maxPending     = 1024
 	maxPendingFrom = maxPending / 2
+	maxNamed       = 1 + maxLanes
 	minPending     = 50 * time.Millisecond
 )
 

@@ -92,7 +92,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 	}
 	now := time.Now()
 	first := p.add(conn(0, 1), now)
-	p.named(first)
+	p.named(first, 7)
 	for i := 1; i < maxPendingFrom; i++ {
 		require.NotNil(t, p.add(conn(i, 1), now))
 	}
@@ -111,6 +111,26 @@ func TestStrangersMakeRoom(t *testing.T) {
 	require.False(t, p.remove(first))
 	p.closeAll()
 	require.Nil(t, p.add(conn(-6, 1), now))
+}
+
+// A peer that names its endpoint again and again does not keep out those of others.
+func TestStrangersNamingOneEndpoint(t *testing.T) {
+	t.Parallel()
+	var p strangers
+	closed := map[int]bool{}
+	now := time.Now()
+	conn := func(i int) net.Conn {
+		return &fakeConn{addr: net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(i/maxPendingFrom))}, close: func() { closed[i] = true }}
+	}
+	for i := range maxPending {
+		p.named(p.add(conn(i), now), 7)
+	}
+	for i := range maxPending - maxNamed {
+		require.NotNil(t, p.add(conn(maxPending+i), now.Add(minPending)))
+		require.True(t, closed[maxNamed+i])
+	}
+	require.Len(t, closed, maxPending-maxNamed)
+	p.closeAll()
 }
 
 type fakeConn struct {

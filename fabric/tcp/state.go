@@ -186,7 +186,7 @@ type stranger struct {
 	conn  net.Conn
 	since time.Time
 	net   netip.Prefix // its network
-	named bool         // it has named an endpoint, which a stranger cannot guess
+	names uint64       // nonce of the endpoint for whose sake it keeps its place, 0 if there is none
 }
 
 // endpoints returns the endpoints of l that have not been released.
