@@ -92,7 +92,7 @@ type Completion struct {
 	ID     uint64 // of the WR; 0 for events
 	EP     uint32 // EndpointOptions.ID
 	Imm    uint32 // OpNotify
-	Bytes  uint32 // OpNotify: length of the write, 0 if it is not known since another link carries (Carried); else undefined
+	Bytes  uint32 // OpNotify: length of a write of up to Caps.MaxSGE pieces, 0 if it is not known since another link carries (Carried); else undefined
 	Vendor uint32 // device-specific detail of a failure, 0 if none
 	Op     Op
 	Status Status
