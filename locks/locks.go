@@ -49,7 +49,7 @@ type Locks struct {
 	table  table
 	mine   map[uint64]*Held // requested and held, by serial
 	serial uint64
-	losses map[int]int        // by rank: those that have been noticed
+	losses map[int]int        // by rank: the connections whose requests do not count, because they are over
 	late   map[int][]outgoing // by home: see keep
 	err    error              // the engine is closed
 }
@@ -85,24 +85,18 @@ func New(eng *rma.Engine) (*Locks, error) {
 	if _, has := engines.LoadOrStore(eng, l); has {
 		return nil, fmt.Errorf("locks: %w: the engine has locks already", rma.ErrInvalid)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	if !eng.BeforeClose(func() { cancel(); engines.Delete(eng); l.close() }) {
-		cancel()
+	if !eng.BeforeClose(func() { engines.Delete(eng); l.close() }) {
 		engines.Delete(eng)
 		return nil, fmt.Errorf("locks: %w", rma.ErrClosed)
 	}
-	if _, err := eng.HandleWith(rma.HandlerOptions{Tag: tag, MaxSize: frameSize}, l.take); err != nil {
+	_, err := eng.HandleWith(rma.HandlerOptions{Tag: tag, MaxSize: frameSize}, l.take)
+	if err == nil {
+		_, err = eng.Receive(tag, 0, (*ends)(l))
+	}
+	if err != nil {
 		engines.Delete(eng)
 		return nil, fmt.Errorf("locks: %w", err)
 	}
-	go func() {
-		for ev := range eng.Watch(ctx) {
-			l.mu.Lock()
-			out := l.notice(ev.Rank, ev.Lost, cmp.Or(ev.Err, rma.ErrFlushed))
-			l.mu.Unlock()
-			l.send(out)
-		}
-	}()
 	return l, nil
 }
 
@@ -137,7 +131,7 @@ func (l *Locks) ask(ctx context.Context, id ID, m mode) (*Held, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, failed("lock", id, err)
 	}
-	h := &Held{l: l, id: id, answered: l.eng.NewEvent(), epoch: l.epoch(id.Home)}
+	h := &Held{l: l, id: id, answered: l.eng.NewEvent(), epoch: rma.StateOf(l.eng.Peer(id.Home)).Lost}
 	l.mu.Lock()
 	if l.err != nil {
 		defer l.mu.Unlock()
@@ -217,12 +211,13 @@ func (l *Locks) take(m rma.Envelope, parts [][]byte) {
 		return
 	}
 	epoch := l.epoch(m.From)
+	var out []outgoing
 	l.mu.Lock()
-	out := l.notice(m.From, epoch, rma.ErrFlushed) // the event may come later than messages over the next connection
-	if f.kind <= kindCancel {
-		out = l.table.handle(m.From, epoch, f, out)
-	} else {
-		out = append(out, l.answer(m.From, f)...)
+	switch {
+	case f.kind > kindCancel:
+		out = l.answer(m.From, f)
+	case epoch >= l.losses[m.From]:
+		out = l.table.handle(m.From, epoch, f, nil)
 	}
 	l.mu.Unlock()
 	l.send(out)
@@ -290,21 +285,43 @@ func (l *Locks) forgotten(rank int, what func(*Held) bool, why error) (out []out
 	return out
 }
 
-// epoch returns the number of times that the connection with rank was lost.
-func (l *Locks) epoch(rank int) int { return rma.StateOf(l.eng.Peer(rank)).Lost }
+// epoch returns how often the connection with rank had been lost when the one began over which a message
+// came that is handled now. The engine reports a loss before it delivers the last messages of the connection.
+func (l *Locks) epoch(rank int) int {
+	now := rma.StateOf(l.eng.Peer(rank))
+	if now.State >= rma.PeerDown {
+		return now.Lost - 1
+	}
+	return now.Lost
+}
 
 // lose forgets what belongs to connections with rank before epoch, as a home and as a holder. l.mu is held.
 func (l *Locks) lose(rank, epoch int, why error) []outgoing {
 	return l.table.lost(rank, epoch, l.forgotten(rank, func(h *Held) bool { return h.epoch < epoch }, why))
 }
 
-// notice forgets what belongs to connections with rank that were lost, of which there are epoch. l.mu is held.
-func (l *Locks) notice(rank, epoch int, why error) []outgoing {
-	if epoch <= l.losses[rank] {
-		return nil
+// ends is a Locks that is told of the end of a connection behind its last message. The handler before it
+// takes the messages.
+type ends Locks
+
+// Arriving implements rma.Receiver.
+func (*ends) Arriving(rma.Envelope, bool) rma.Landing { return rma.Landing{Unwanted: true} }
+
+// Arrived implements rma.Receiver.
+func (*ends) Arrived(rma.Envelope, any, [][]byte, error) {}
+
+// Gone implements rma.Receiver.
+func (e *ends) Gone(rank int, err error) {
+	l := (*Locks)(e)
+	if rank == l.eng.Rank() {
+		return // its losses are not counted; a frame that could not be sent has ended what was asked
 	}
-	l.losses[rank] = epoch
-	return l.lose(rank, epoch, why)
+	over := l.epoch(rank) + 1
+	l.mu.Lock()
+	l.losses[rank] = over
+	out := l.lose(rank, over, cmp.Or(err, rma.ErrFlushed))
+	l.mu.Unlock()
+	l.send(out)
 }
 
 // close fails all waits.
@@ -322,11 +339,7 @@ func (l *Locks) send(out []outgoing) {
 	for _, a := range out {
 		b := new([frameSize]byte)
 		a.put(b)
-		now := rma.StateOf(l.eng.Peer(a.to))
-		epoch := now.Lost
-		if now.State < rma.PeerDown {
-			epoch++ // with the present connection
-		}
+		over := l.epoch(a.to) + 1
 		l.eng.Peer(a.to).SendFunc(tag, b[:], func(err error) {
 			if err == nil || a.kind == kindForgotten {
 				return
@@ -337,7 +350,7 @@ func (l *Locks) send(out []outgoing) {
 			}
 			var out []outgoing
 			if !errors.Is(err, rma.ErrBusy) || !l.keep(a) {
-				out = l.lose(a.to, epoch, err)
+				out = l.lose(a.to, over, err)
 			}
 			l.mu.Unlock()
 			l.send(out)

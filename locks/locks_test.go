@@ -239,6 +239,31 @@ func TestHolderIsLost(t *testing.T) {
 	})
 }
 
+// A request that is handled behind the loss of the connection over which it came takes no lock.
+func TestRequestBehindTheLoss(t *testing.T) {
+	testutil.EachLink(t, func(t *testing.T, fabric string) {
+		es := jobtest.Open(t, 3, fabric)
+		ls := serve(t, es)
+		ctx := testutil.Context(t, testutil.Limit)
+		h, err := ls[2].Lock(ctx, ID{0, 1})
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+		require.NoError(t, es[2].Close())
+		testutil.Eventually(t, testutil.Limit, func() bool {
+			ls[0].mu.Lock()
+			defer ls[0].mu.Unlock()
+			return ls[0].losses[2] == 1
+		}, "the loss is noticed")
+		var b [frameSize]byte
+		(&frame{kind: kindLock, serial: 9, key: 1}).put(&b)
+		ls[0].take(rma.Envelope{From: 2, Tag: tag, Len: len(b)}, [][]byte{b[:]})
+		h, err = ls[1].Lock(ctx, ID{0, 1})
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+		nothingLeft(t, ls[:2])
+	})
+}
+
 // After a reset of the connection neither side keeps state from before it.
 func TestLocksAfterReset(t *testing.T) {
 	testutil.EachLink(t, func(t *testing.T, fabric string) {
