@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"syscall"
 	"testing"
 	"time"
@@ -135,6 +136,25 @@ func TestLateFrames(t *testing.T) {
 	l.tell(frame{kind: kindOpen, num: 6, n: 1 << 20, service: "nobody"})
 	require.Equal(t, frame{kind: kindReset, toOpener: true, num: 6, n: resetRefused}, l.frame())
 	require.NoError(t, Of(es[1]).sessions[0].why())
+}
+
+// An acceptance and bytes that meet the end of Dial's context are no violation.
+func TestDialEndsAtTheAcceptance(t *testing.T) {
+	t.Parallel()
+	es := job(t, 2, "shm")
+	s := Of(es[1]).sessions[0]
+	c := newConn(s, 1, true)
+	s.opened[1], s.last = c, 1
+	c.mu.Lock()
+	c.endLocked(net.ErrClosed) // reset, which removes c from the session next
+	c.mu.Unlock()
+	require.NoError(t, s.frame(frame{kind: kindAccept, toOpener: true, num: c.num, n: minWindow}))
+	require.NoError(t, s.frame(frame{kind: kindCredit, toOpener: true, num: c.num, n: minWindow + 1}))
+	require.True(t, s.arriving(rma.Envelope{Tag: tagData | toOpener | c.num, Len: 1}, true).Unwanted)
+	require.NoError(t, s.frame(frame{kind: kindFin, toOpener: true, num: c.num, n: 1}))
+	require.NoError(t, s.why())
+	c.ended()
+	require.Empty(t, s.all())
 }
 
 // A peer that makes this side answer and does not take the answers occupies bounded memory.

@@ -354,7 +354,7 @@ func (c *Conn) arriving(n int, inPlace bool) (rma.Landing, error) {
 	switch {
 	case n == 0 || r.fin:
 		return rma.Landing{}, protocolError("%d bytes for stream %d, which has ended: %v", n, c.num, r.fin)
-	case c.state != established && c.opener:
+	case c.state == dialling:
 		return rma.Landing{}, protocolError("bytes for stream %d, which was not accepted", c.num)
 	case uint64(n) > r.limit-r.came:
 		return rma.Landing{}, protocolError("%d bytes for stream %d, which has credit for %d", n, c.num, r.limit-r.came)
@@ -534,6 +534,7 @@ func (s *session) frame(f frame) error {
 func (c *Conn) frame(f frame) error {
 	r, w := &c.rd, &c.wr
 	switch {
+	case c.state == refused: // it ends here, and has not been removed yet
 	case f.kind == kindAccept:
 		if c.state != dialling || f.n > maxWindow {
 			return protocolError("stream %d accepted, window %d, in state %d", c.num, f.n, c.state)
