@@ -52,7 +52,7 @@ type frame struct {
 }
 
 // ErrProtocol reports a peer that violated the protocol of this package. Its locks and
-// requests here are discarded.
+// requests here are discarded, and later requests over the same connection are ignored.
 var ErrProtocol = errors.New("locks: peer violated the protocol")
 
 func (f *frame) put(b *[frameSize]byte) {

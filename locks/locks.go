@@ -22,8 +22,8 @@ var (
 	// it.
 	ErrTaken = errors.New("locks: taken")
 
-	// ErrFull says that this rank has 4096 requests at the home, granted and waiting ones
-	// together.
+	// ErrFull says that this rank has 4096 requests at the home: granted and waiting ones, and
+	// locks that are broken since it lost its connection, together.
 	ErrFull = errors.New("too many locks of one home are held or waited for")
 
 	// ErrNotHeld says that the lock was unlocked before, or was lost with the connection to
@@ -49,7 +49,7 @@ type Locks struct {
 	table  table
 	mine   map[uint64]*Held // requested and held, by serial
 	serial uint64
-	losses map[int]int        // by rank: the connections whose requests do not count, because they are over
+	losses map[int]int        // by rank: the first connection whose requests count: those before are over, or abused
 	late   map[int][]outgoing // by home: see keep
 	err    error              // the engine is closed
 }
@@ -203,20 +203,17 @@ func (l *Locks) take(m rma.Envelope, parts [][]byte) {
 		b = append(b, p...)
 	}
 	f, err := parse(b)
-	if err != nil {
-		l.mu.Lock()
-		out := l.lose(m.From, math.MaxInt, err)
-		l.mu.Unlock()
-		l.send(out)
-		return
-	}
 	epoch := l.epoch(m.From)
 	var out []outgoing
 	l.mu.Lock()
 	switch {
-	case f.kind > kindCancel:
+	case f.kind > kindCancel && err == nil:
 		out = l.answer(m.From, f)
-	case epoch >= l.losses[m.From]:
+	case epoch < l.losses[m.From]:
+	case err != nil:
+		l.losses[m.From] = epoch + 1
+		out = l.lose(m.From, math.MaxInt, err)
+	default:
 		out = l.table.handle(m.From, epoch, f, nil)
 	}
 	l.mu.Unlock()

@@ -372,6 +372,16 @@ func TestLiesAboutLocks(t *testing.T) {
 			_, err := ls[1].TryLock(ctx, ID{0, 5})
 			return errors.Is(err, ErrBroken)
 		}, "the offender loses its locks")
+		say(frameOf(frame{kind: kindLock, serial: 2, key: 6})) // ignored
+		say(frameOf(frame{kind: kindGranted, serial: 77}))     // answered
+		for f := (frame{}); f.serial != 77; {
+			b := make([]byte, frameSize)
+			_, err := es[2].Peer(0).RecvTag(tag, b).Wait(ctx)
+			require.NoError(t, err)
+			f, err = parse(b)
+			require.NoError(t, err)
+		}
+		requests(t, ls[0], 2)
 		require.NoError(t, h.Unlock(ctx))
 		require.NoError(t, <-waits)
 	})

@@ -6,14 +6,15 @@ import (
 	"github.com/seed33544411/rma"
 )
 
-// maxRequests bounds the requests of one peer that a home keeps, granted and waiting.
+// maxRequests bounds what a home keeps of one peer: its requests, granted and waiting, and the locks that it
+// has left broken.
 const maxRequests = 4096
 
 // table is the locks of which this rank is the home. It is not safe for concurrent use.
 type table struct {
 	locks map[uint64]*lock // by key: those that are held, waited for, or broken
 	asked map[claim]entry
-	count map[int]int // requests by rank
+	count map[int]int // by rank: requests, and broken locks
 }
 
 // claim identifies a request at its home.
@@ -98,7 +99,7 @@ func (t *table) lock(c claim, epoch int, f frame, out []outgoing) []outgoing {
 		return append(out, c.answer(kindBroken, l.broken))
 	case f.mode&modeTry != 0 && (len(l.queue) > 0 || !l.admits(w)):
 		return append(out, c.answer(kindTaken, 0))
-	case t.count[c.rank] >= maxRequests:
+	case t.count[c.rank] >= maxRequests && l.broken != c.rank: // else it recovers a lock of its own
 		return append(out, c.answer(kindFull, 0))
 	}
 	t.locks[f.key], t.asked[c] = l, entry{f.key, epoch}
@@ -120,6 +121,7 @@ func (t *table) lost(rank, epoch int, out []outgoing) []outgoing {
 		l.holders = slices.DeleteFunc(l.holders, of)
 		if len(l.holders) < had && !l.shared {
 			l.broken = rank
+			t.count[rank]++
 			l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool {
 				if w.mode == modeRecover {
 					return false
@@ -149,6 +151,9 @@ func (t *table) advance(key uint64, l *lock, out []outgoing) []outgoing {
 	n := 0
 	for ; n < len(l.queue) && l.admits(l.queue[n]); n++ {
 		w := l.queue[n]
+		if l.broken != rma.AnyRank {
+			t.uncount(l.broken)
+		}
 		l.holders, l.shared, l.broken = append(l.holders, w.claim), w.mode&modeShared != 0, rma.AnyRank
 		out = append(out, w.answer(kindGranted, 0))
 	}
@@ -161,8 +166,12 @@ func (t *table) advance(key uint64, l *lock, out []outgoing) []outgoing {
 
 func (t *table) forget(c claim) {
 	delete(t.asked, c)
-	if t.count[c.rank]--; t.count[c.rank] == 0 {
-		delete(t.count, c.rank)
+	t.uncount(c.rank)
+}
+
+func (t *table) uncount(rank int) {
+	if t.count[rank]--; t.count[rank] == 0 {
+		delete(t.count, rank)
 	}
 }
 

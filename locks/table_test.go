@@ -89,7 +89,7 @@ func run(t *testing.T, script []byte) {
 				granted[c] = true
 			}
 		}
-		inUse, holders := 0, 0
+		inUse, holders, broken := 0, 0, 0
 		for key, l := range tb.locks {
 			require.True(t, l.shared || len(l.holders) < 2, "a writer is alone")
 			require.True(t, len(l.holders)+len(l.queue) > 0 || l.broken >= 0, "a lock that is not in use")
@@ -102,6 +102,9 @@ func run(t *testing.T, script []byte) {
 			for _, w := range l.queue {
 				require.Equal(t, key, tb.asked[w.claim].key)
 			}
+			if l.broken >= 0 {
+				broken++
+			}
 			holders += len(l.holders)
 			inUse += len(l.holders) + len(l.queue)
 		}
@@ -111,7 +114,7 @@ func run(t *testing.T, script []byte) {
 			require.Positive(t, n, "rank %d", rank)
 			total += n
 		}
-		require.Equal(t, inUse, total)
+		require.Equal(t, inUse+broken, total)
 		for c := range granted {
 			if _, is := tb.asked[c]; !is {
 				delete(granted, c) // released
@@ -137,7 +140,7 @@ func FuzzTable(f *testing.F) {
 	f.Fuzz(run)
 }
 
-// A home keeps at most maxRequests requests of a peer.
+// A home keeps at most maxRequests requests and broken locks of a peer.
 func TestRequestsAreBounded(t *testing.T) {
 	tb := newTable()
 	for i := range uint64(maxRequests) {
@@ -148,4 +151,11 @@ func TestRequestsAreBounded(t *testing.T) {
 	tb.lost(1, 1, nil)
 	require.Len(t, tb.asked, 1)
 	require.Len(t, tb.locks, maxRequests+1, "broken ones, and rank 2's")
+	require.Equal(t, kindFull, tb.handle(1, 1, frame{kind: kindLock, serial: 1 << 41, key: 1 << 41}, nil)[0].kind)
+	for rank := range 2 { // both recover one
+		f := frame{kind: kindLock, mode: modeRecover, serial: 1 << 42, key: uint64(rank)}
+		require.Equal(t, kindGranted, tb.handle(rank, 1, f, nil)[0].kind)
+	}
+	require.Equal(t, kindGranted, tb.handle(1, 1, frame{kind: kindLock, serial: 1 << 41, key: 1 << 41}, nil)[0].kind)
+	require.Equal(t, kindFull, tb.handle(1, 1, frame{kind: kindLock, serial: 1 << 43, key: 1 << 43}, nil)[0].kind)
 }
