@@ -157,6 +157,23 @@ func TestDialEndsAtTheAcceptance(t *testing.T) {
 	require.Empty(t, s.all())
 }
 
+// However often a peer wakes a writer that waits for memory, by credit for example, the writer is noted once.
+func TestStarvedWriterIsNotedOnce(t *testing.T) {
+	t.Parallel()
+	es := job(t, 2, "shm")
+	c, d := connect(t, es, 1, 0)
+	defer d.Close()
+	s := c.s
+	s.out.Add(s.n.cfg.Memory)
+	for range 100 {
+		require.Nil(t, s.lend(c, 1, newBlock))
+	}
+	require.Len(t, s.starved, 1)
+	require.NoError(t, c.Abort())
+	require.Empty(t, s.starved)
+	s.out.Add(-s.n.cfg.Memory)
+}
+
 // A peer that makes this side answer and does not take the answers occupies bounded memory.
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()

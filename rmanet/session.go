@@ -32,7 +32,7 @@ type session struct {
 	waits    map[uint32]*opening // the peer's requests that wait for room
 	last     uint32              // last number opened by this side
 	lastIn   uint32              // last number opened by the peer
-	starved  []*Conn             // have a Write that waits for memory
+	starved  map[*Conn]bool      // have a Write that waits for memory
 	err      error               // why there are no more connections
 
 	in, out  atomic.Int64 // bytes of received blocks, and of outgoing ones
@@ -78,7 +78,7 @@ func (s *session) full(n int) bool {
 func (s *session) lend(c *Conn, n int, grow func(*Conn, int) *block) *block {
 	if s.out.Load() >= s.n.cfg.Memory {
 		s.mu.Lock()
-		s.starved = append(s.starved, c)
+		s.starved[c] = true
 		s.hungry.Store(true)
 		s.mu.Unlock()
 		if s.out.Load() >= s.n.cfg.Memory {
@@ -97,10 +97,10 @@ func (s *session) settle(b *block) {
 	if s.hungry.Load() && left < s.n.cfg.Memory {
 		s.mu.Lock()
 		starved := s.starved
-		s.starved = nil
+		s.starved = map[*Conn]bool{}
 		s.hungry.Store(false)
 		s.mu.Unlock()
-		for _, c := range starved {
+		for c := range starved {
 			c.wr.ev.Set()
 		}
 	}
@@ -115,7 +115,7 @@ func (s *session) quiet() bool { return s.out.Load() == 0 && s.waiting.Load() ==
 func newSession(n *Net, rank int) *session {
 	return &session{
 		n: n, rank: rank, peer: n.eng.Peer(rank),
-		opened: map[uint32]*Conn{}, accepted: map[uint32]*Conn{}, waits: map[uint32]*opening{},
+		opened: map[uint32]*Conn{}, accepted: map[uint32]*Conn{}, waits: map[uint32]*opening{}, starved: map[*Conn]bool{},
 	}
 }
 
@@ -159,6 +159,7 @@ func (s *session) remove(c *Conn) {
 	is := m[c.num] == c
 	if is {
 		delete(m, c.num)
+		delete(s.starved, c)
 	}
 	last, wait := is && len(s.opened)+len(s.accepted) == 0, is && len(s.waits) > 0
 	s.mu.Unlock()
