@@ -59,8 +59,8 @@ type reading struct {
 	stopped  bool   // by CloseRead or Close
 	err      error  // why no bytes will follow those in the queue
 	claim    []byte // memory of a waiting Read: bytes may be placed there
-	claimed  int    // bytes of claim that are filled, or being filled
-	torn     bool   // some of these did not arrive; err is the reason
+	claimed  int    // bytes of claim that are filled, or being filled, up to the first that did not arrive
+	torn     bool   // some did not arrive; err is the reason
 	arriving int    // messages that are being fetched to claim
 }
 
@@ -121,7 +121,7 @@ func (c *Conn) read(p []byte) (int, error) {
 			continue
 		}
 		r.claim = nil
-		if n := r.claimed; n > 0 && !r.torn {
+		if n := r.claimed; n > 0 {
 			r.claimed = 0
 			c.took(n)
 			return n, nil

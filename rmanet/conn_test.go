@@ -296,6 +296,63 @@ func TestDroppedBytesAreCountedOnce(t *testing.T) {
 	}
 }
 
+// A Read returns what has arrived in its memory in front of the first message that was lost with the peer.
+func TestReadUpToTheLoss(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lost  []int // of three messages of ten bytes, in the order of their ends
+		whole []int
+		want  int
+	}{
+		"first": {[]int{0}, []int{1, 2}, 0},
+		"later": {[]int{2, 1}, []int{0}, 10},
+		"last":  {[]int{2}, []int{1, 0}, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, d := connect(t, job(t, 2, "shm"), 1, 0)
+			defer d.Close()
+			type result struct {
+				n   int
+				err error
+			}
+			reads, buf := make(chan result, 1), make([]byte, 100)
+			go func() {
+				n, err := c.Read(buf)
+				reads <- result{n, err}
+			}()
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return c.rd.claim != nil
+			}, "it waits")
+			var ls [3]rma.Landing
+			for i := range ls {
+				ls[i] = c.s.arriving(rma.Envelope{Tag: tagData | toOpener | c.num, Len: 10}, false)
+			}
+			for _, i := range test.lost {
+				c.s.arrived(ls[i].Token, nil, rma.ErrPeerGone)
+			}
+			for _, i := range test.whole {
+				copy(ls[i].Buf, testutil.Payload(10, 1, uint64(10*i)))
+				c.s.arrived(ls[i].Token, [][]byte{ls[i].Buf}, nil)
+			}
+			got := <-reads
+			for got.n < test.want && got.err == nil { // of a link whose fetches need the peer
+				n, err := c.Read(buf[got.n:])
+				got = result{got.n + n, err}
+			}
+			require.Equal(t, test.want, got.n)
+			require.Equal(t, testutil.Payload(test.want, 1, 0), buf[:test.want])
+			if got.n == 0 {
+				require.ErrorIs(t, got.err, syscall.ECONNRESET)
+			}
+			_, err := c.Read(buf)
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+		})
+	}
+}
+
 func TestListen(t *testing.T) {
 	testutil.EachLink(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, 60*time.Second)

@@ -373,7 +373,7 @@ func (c *Conn) arriving(n int, inPlace bool) (rma.Landing, error) {
 	case r.q.head == nil && n <= len(r.claim)-r.claimed && c.s.peer.Unaided():
 		r.arriving++
 		r.claimed += n
-		return rma.Landing{Buf: r.claim[r.claimed-n : r.claimed], Token: (*claimant)(c)}, nil
+		return rma.Landing{Buf: r.claim[r.claimed-n : r.claimed], Token: &claimant{c, r.claimed - n}}, nil
 	}
 	b := c.s.take(c, n)
 	b.buf = b.buf[:n]
@@ -385,8 +385,11 @@ func (c *Conn) arriving(n int, inPlace bool) (rma.Landing, error) {
 
 // Tokens of messages that are not in place, beside *block.
 type (
-	deferral session // control frames
-	claimant Conn    // bytes for the memory of a waiting Read
+	deferral session  // control frames
+	claimant struct { // bytes for the memory of a waiting Read
+		c  *Conn
+		at int
+	}
 )
 
 // arrived handles the arrival of a message of the peer.
@@ -405,7 +408,7 @@ func (s *session) arrived(token any, parts [][]byte, err error) {
 	case *Conn:
 		t.arrived(parts)
 	case *claimant:
-		(*Conn)(t).claimed(err)
+		t.c.claimed(t.at, err)
 	case *block:
 		t.c.filled(t, err)
 	}
@@ -433,12 +436,12 @@ func (c *Conn) arrived(parts [][]byte) {
 }
 
 // claimed records the arrival of bytes in Read's memory.
-func (c *Conn) claimed(err error) {
+func (c *Conn) claimed(at int, err error) {
 	c.mu.Lock()
 	r := &c.rd
 	r.arriving--
 	if err != nil {
-		r.torn = true
+		r.torn, r.claimed = true, min(r.claimed, at)
 		if r.err == nil {
 			r.err = connReset(err)
 		}
