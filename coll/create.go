@@ -24,7 +24,7 @@ type forming struct {
 	table []uint32 // the numbers of the members
 	err   error
 
-	joined map[int]*joined // on the lowest rank: by rank of the job
+	joined map[int]*joined // on the lowest rank: by rank of the job, also ranks that are no members
 }
 
 // joined is a rank that has called New.
@@ -164,14 +164,20 @@ func digest(ranks []int) uint64 {
 	return h.Sum64()
 }
 
-// decide ends the call on the lowest rank if all have joined, or if two have joined with
-// different ranks. s.mu is held.
+// decide ends the call on the lowest rank if all members have joined, or if two have joined with
+// different ranks. Other ranks may have joined as well. s.mu is held.
 func (s *service) decide(name string, f *forming) {
 	if f.over == nil || f.first != s.eng.Rank() {
 		return
 	}
-	want := digest(f.ranks)
-	for r, j := range f.joined {
+	want, missing, waits := digest(f.ranks), false, false
+	for _, r := range f.ranks {
+		j := f.joined[r]
+		if j == nil {
+			missing = true
+			continue
+		}
+		waits = waits || !j.ready
 		if j.members != want {
 			m := mismatch{ranks: [2]int{s.eng.Rank(), r}}.error()
 			for _, r := range f.ranks {
@@ -187,18 +193,16 @@ func (s *service) decide(name string, f *forming) {
 			return
 		}
 	}
-	if len(f.joined) < len(f.ranks) {
+	if missing {
 		return
 	}
-	waits := false
-	for r, j := range f.joined {
-		if !j.asked && !j.ready {
-			j.asked = true
-			s.reply(r, frame{kind: frameAsk, nonce: j.nonce, name: name})
-		}
-		waits = waits || !j.ready
-	}
 	if waits {
+		for _, r := range f.ranks {
+			if j := f.joined[r]; !j.asked && !j.ready {
+				j.asked = true
+				s.reply(r, frame{kind: frameAsk, nonce: j.nonce, name: name})
+			}
+		}
 		return
 	}
 	numbers, table := make([]uint32, len(f.ranks)), make([][2]uint32, len(f.ranks))
@@ -206,8 +210,8 @@ func (s *service) decide(name string, f *forming) {
 		numbers[i] = f.joined[r].number
 		table[i] = [2]uint32{uint32(r), numbers[i]}
 	}
-	for r, j := range f.joined {
-		s.reply(r, frame{kind: frameTable, nonce: j.nonce, name: name, table: table})
+	for _, r := range f.ranks {
+		s.reply(r, frame{kind: frameTable, nonce: f.joined[r].nonce, name: name, table: table})
 	}
 	f.end(numbers, nil)
 }
@@ -235,10 +239,12 @@ func (s *service) unlock() {
 	}
 }
 
-// refuse tells all that have joined that there will be no team. s.mu is held.
+// refuse tells all members that have joined that there will be no team. s.mu is held.
 func (s *service) refuse(name string, f *forming, why error) {
-	for r, j := range f.joined {
-		s.reply(r, frame{kind: frameRefuse, nonce: j.nonce, name: name, why: reasonOf(why, s.eng.Rank())})
+	for _, r := range f.ranks {
+		if j := f.joined[r]; j != nil {
+			s.reply(r, frame{kind: frameRefuse, nonce: j.nonce, name: name, why: reasonOf(why, s.eng.Rank())})
+		}
 	}
 	clear(f.joined)
 }

@@ -231,6 +231,41 @@ func TestDataOfAnotherLength(t *testing.T) {
 	}
 }
 
+// A rank that joins a team of others, with their list or another one, neither fails nor ends it.
+func TestJoinOfAStranger(t *testing.T) {
+	for name, ranks := range map[string][]int{"their list": {0, 1}, "another list": {0, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			es := job(t, 3, "shm")
+			ctx := testutil.Context(t, testutil.Limit)
+			s := worlds(t, es)[0].t.s
+			lie := func(kind byte) {
+				f := frame{kind: kind, nonce: 7, members: digest(ranks), name: "pair"}
+				s.control(rma.Envelope{From: 2, Tag: tagControl}, [][]byte{f.bytes()})
+			}
+			lie(frameJoin)
+			pair, errs := make([]*Team, 2), make(chan error, 1)
+			go func() {
+				var err error
+				pair[0], err = New(ctx, es[0], []int{0, 1}, "pair")
+				errs <- err
+			}()
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				f := s.forming["pair"]
+				return f == nil || f.over != nil
+			}, "the call of rank 0")
+			lie(frameReady)
+			var err error
+			pair[1], err = New(ctx, es[1], []int{0, 1}, "pair")
+			require.NoError(t, err)
+			require.NoError(t, <-errs)
+			each(t, pair, func(_ int, team *Team) error { return conform(ctx, team, 1, 3, 1) })
+		})
+	}
+}
+
 // The names of teams that a rank joins, and this one does not, are bounded: a rank that makes
 // names up loses its teams here, and the memory is free again.
 func TestJoinsAreBounded(t *testing.T) {
