@@ -43,8 +43,8 @@
 // blocking call. Its operations, in flight and later, then fail with an error that wraps
 // ErrRevoked and, for a rank that is lost or has given up, a *rma.PeerError with its number
 // in the job. The contents of their memory are undefined. If another rank was stopped in the
-// middle of a write to that memory, the error contains an *InUseError: the memory may be used
-// when its Wait has returned nil. Team.Shrink makes a new team of the ranks that live.
+// middle of a write to that memory, or does not take what was sent from it, the error contains
+// an *InUseError: the memory may be used when its Wait has returned nil. Team.Shrink makes a new team of the ranks that live.
 //
 // Messages of operations wait behind those that the application sends: while no receive takes
 // more than 1 MiB of messages of a rank, operations that need a message of that rank may wait as well.

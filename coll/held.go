@@ -17,10 +17,11 @@ import (
 // operation ends with an InUseError, and the board keeps the memory until that rank has finished, or has ended.
 
 // InUseError says that an operation has failed while another rank was in the middle of a write to its memory, and has not
-// finished it for a second: it was stopped, or has no processor. Until Wait has returned nil, that rank may write, and the
-// memory must not be used for anything else or be released; package coll keeps memory of the Go heap until then. It wraps rma.ErrInUse.
+// finished it for a second: it was stopped, or has no processor; or while that rank has not taken, for a second, what was sent
+// to it from there. Until Wait has returned nil, that rank may access the memory, which
+// must not be used for anything else or be released; package coll keeps memory of the Go heap until then. It wraps rma.ErrInUse.
 type InUseError struct {
-	Rank int // that may write, by its number in the job
+	Rank int // that may access it, by its number in the job
 
 	over chan struct{} // closed when nobody does, or nobody will know
 	err  error         // why nobody will know, set before
@@ -28,14 +29,14 @@ type InUseError struct {
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("rank %d may be writing to the memory of the call: %v", e.Rank, rma.ErrInUse)
+	return fmt.Sprintf("rank %d may be accessing the memory of the call: %v", e.Rank, rma.ErrInUse)
 }
 
 // Unwrap returns rma.ErrInUse.
 func (e *InUseError) Unwrap() error { return rma.ErrInUse }
 
-// Wait returns nil when no rank writes to the memory any more: it may be used again. If the engine was closed before, the
-// error wraps rma.ErrClosed: nobody will know, and memory of the Go heap is kept for ever.
+// Wait returns nil when no rank accesses the memory any more: it may be used again. If the engine was closed before, while
+// a rank was writing, the error wraps rma.ErrClosed: nobody will know, and memory of the Go heap is kept for ever.
 func (e *InUseError) Wait(ctx context.Context) error {
 	select {
 	case <-e.over:

@@ -154,7 +154,7 @@ func TestHeld(t *testing.T) {
 			}
 			var inUse *InUseError
 			require.ErrorAs(t, stop(b, o, true), &inUse)
-			require.Equal(t, fmt.Sprintf("rank 0 may be writing to the memory of the call: %v", rma.ErrInUse), inUse.Error())
+			require.Equal(t, fmt.Sprintf("rank 0 may be accessing the memory of the call: %v", rma.ErrInUse), inUse.Error())
 			require.NoError(t, made[1].Close())
 			select {
 			case <-inUse.over:

@@ -40,7 +40,9 @@ func (p *Persistent) Close() error {
 	}
 	o.closed = true
 	clear(o.bufs)
-	o.temp, o.stage, o.state, o.fold = nil, nil, nil, nil
+	if o.posted == 0 { // else callbacks of a use that failed still look at the state
+		o.temp, o.stage, o.state, o.fold = nil, nil, nil, nil
+	}
 	return nil
 }
 

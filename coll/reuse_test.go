@@ -236,6 +236,60 @@ func TestFullTeamEndsWhatHasBegun(t *testing.T) {
 	require.NotNil(t, r)
 }
 
+// A blocking call whose context ends returns although a rank does not take what was sent to it. If that is the memory of
+// the call, the error says so, until the rank has taken it. A persistent operation can be closed before.
+func TestSendsNobodyTakes(t *testing.T) {
+	for name, large := range map[string]bool{"copied": false, "from the memory of the call": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			es := job(t, 2, "shm")
+			ctx := testutil.Context(t, testutil.Limit)
+			team, err := World(es[1]) // rank 0 does not call coll yet
+			require.NoError(t, err)
+			require.NoError(t, team.Force("gatherv=linear")) // the choice would need rank 0
+			send := make([]byte, 8)
+			if large {
+				send = make([]byte, 1<<20)
+			}
+			op, err := PrepareGatherv(team, 0, send, nil)
+			require.NoError(t, err)
+			req := op.Start()
+			given, end := context.WithCancel(ctx)
+			returned := make(chan error, 1)
+			go func() { returned <- Gatherv(given, team.Tag(1), 0, send, nil) }()
+			end()
+			var errs []error
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				select {
+				case err := <-returned:
+					errs = append(errs, err)
+				default:
+				}
+				return len(errs) > 0
+			}, "the end of the call")
+			errs = append(errs, req.Wait(ctx))
+			require.NoError(t, op.Close())
+			var all []*InUseError
+			for _, err := range errs {
+				require.ErrorIs(t, err, rma.ErrGivenUp)
+				var inUse *InUseError
+				require.Equal(t, large, errors.As(err, &inUse), "%v", err)
+				if large {
+					require.ErrorIs(t, err, rma.ErrInUse)
+					require.Equal(t, 0, inUse.Rank)
+					require.ErrorIs(t, inUse.Wait(given), context.Canceled)
+					all = append(all, inUse)
+				}
+			}
+			_, err = World(es[0])
+			require.NoError(t, err)
+			for _, inUse := range all {
+				require.NoError(t, inUse.Wait(ctx))
+			}
+		})
+	}
+}
+
 // A message of an earlier use of an operation is not one of the present use.
 func TestArriveLate(t *testing.T) {
 	ts := worlds(t, job(t, 2, "shm"))

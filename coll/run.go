@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/seed33544411/rma"
 	prog "github.com/seed33544411/rma/internal/progress"
@@ -40,6 +41,8 @@ type operation struct {
 	ready   []int32    // steps that may begin
 	left    int        // steps that are not done
 	posted  int        // messages posted to the engine, or being placed, that have not ended
+	away    int        // those of them that the engine has
+	overdue bool       // the operation has failed, and waits no longer for what is away
 	begun   bool       // or failed before
 	driving bool       // a goroutine runs the ready steps
 	ending  bool       // no step runs any more
@@ -66,6 +69,7 @@ type progress struct {
 	held   []byte
 	later  uint32 // the message with the data, if it is not held
 	recv   rma.RecvRequest
+	sends  bool       // the engine sends from the memory of the call
 	calls  *callbacks // of large messages, made at the first
 }
 
@@ -99,7 +103,7 @@ func (o *operation) renew(k key, r *Request, begun bool) error {
 	o.asked, o.launched, o.heard = o.call, false, false
 	o.key, o.plan, o.state, o.ready, o.left = k, nil, o.state[:0], o.ready[:0], 0
 	o.flag = 0
-	o.begun, o.ending, o.ended, o.err = false, false, false, nil
+	o.begun, o.overdue, o.ending, o.ended, o.err = false, false, false, false, nil
 	o.request = r
 	r.renew(o)
 	return nil
@@ -185,11 +189,13 @@ func (o *operation) drive() {
 		o.mu.Lock()
 	}
 	o.driving = false
-	if o.ending || !o.begun || o.posted > 0 || o.left > 0 && o.err == nil {
+	if o.ending || !o.begun || o.posted > 0 && !(o.overdue && o.posted == o.away) || o.left > 0 && o.err == nil {
 		o.mu.Unlock()
 		return
 	}
-	o.ending = true
+	if o.ending = true; o.posted > 0 {
+		o.inUse = o.accessed()
+	}
 	o.mu.Unlock()
 	o.t.remove(o)
 	o.mu.Lock()
@@ -270,6 +276,11 @@ func (o *operation) run(i int32) {
 // done ends a step.
 func (o *operation) done(i int32) {
 	o.mu.Lock()
+	o.finish(i)
+}
+
+// finish is done with o.mu held, which it releases.
+func (o *operation) finish(i int32) {
 	o.left--
 	for _, n := range o.plan.steps[i].next {
 		if o.state[n].waits--; o.state[n].waits == 0 {
@@ -279,16 +290,31 @@ func (o *operation) done(i int32) {
 	o.drive()
 }
 
-// hold counts a message that is posted to the engine; release ends it.
+// hold counts messages that are posted to the engine; returned ends one.
 func (o *operation) hold(n int) {
 	o.mu.Lock()
 	o.posted += n
+	o.away += n
 	o.mu.Unlock()
 }
 
+func (o *operation) returned() {
+	o.mu.Lock()
+	o.away--
+	o.releaseLocked()
+}
+
+// release ends a use of the operation's memory that is not the engine's.
 func (o *operation) release() {
 	o.mu.Lock()
-	o.posted--
+	o.releaseLocked()
+}
+
+// releaseLocked is release with o.mu held, which it releases.
+func (o *operation) releaseLocked() {
+	if o.posted--; o.posted == 0 && o.ending && o.inUse != nil {
+		close(o.inUse.over)
+	}
 	o.drive()
 }
 
@@ -319,9 +345,14 @@ func (o *operation) post(i int32, s *step) {
 	}
 	h.later = t.s.payload()
 	h.put(b)
-	o.hold(2)
+	sent := o.calls(i).sent
+	o.mu.Lock()
+	o.posted += 2
+	o.away += 2
+	o.state[i].sends = true
+	o.mu.Unlock()
 	p.SendFunc(tag, b, o.sent)
-	p.SendFunc(tagPayload|h.later, data, o.calls(i).sent)
+	p.SendFunc(tagPayload|h.later, data, sent)
 }
 
 // calls returns the callbacks of a step, which are the same in all uses of the operation.
@@ -331,8 +362,11 @@ func (o *operation) calls(i int32) *callbacks {
 	if o.state[i].calls == nil {
 		o.state[i].calls = &callbacks{
 			sent: func(err error) {
-				if err == nil {
-					o.done(i)
+				o.mu.Lock()
+				if o.state[i].sends = false; err == nil {
+					o.finish(i)
+				} else {
+					o.mu.Unlock()
 				}
 				o.sent(err)
 			},
@@ -347,7 +381,7 @@ func (o *operation) sentOne(err error) {
 	if err != nil {
 		o.t.fail(o, err)
 	}
-	o.release()
+	o.returned()
 }
 
 // receive makes the memory of a receive ready for its message.
@@ -506,10 +540,12 @@ func (o *operation) fetch(i int32) {
 // fetched ends the receive of a step, of a message of n bytes.
 func (o *operation) fetched(i int32, n int, err error) {
 	o.mu.Lock()
+	o.away--
 	o.state[i].recv = rma.RecvRequest{}
-	later, s := o.state[i].later, &o.plan.steps[i]
+	later, s, failed := o.state[i].later, &o.plan.steps[i], o.err != nil
 	o.mu.Unlock()
 	switch {
+	case err == nil && failed: // the memory may be the caller's again
 	case err == nil:
 		if o.whole(s, n) { // what its header has announced
 			o.done(i)
@@ -522,7 +558,8 @@ func (o *operation) fetched(i int32, n int, err error) {
 	o.release()
 }
 
-// abort ends the operation with an error, once the messages that the engine has are over.
+// abort ends the operation with an error, once the messages that the engine has are over, or after heldLimit: a
+// rank may never take what was sent to it.
 func (o *operation) abort(err error) {
 	o.mu.Lock()
 	if o.err != nil || o.ending {
@@ -540,10 +577,31 @@ func (o *operation) abort(err error) {
 			o.t.s.discard(o.t.eng.Peer(o.t.ranks[o.plan.steps[i].peer]), st.later)
 		}
 	}
+	if o.posted > 0 || o.driving {
+		time.AfterFunc(heldLimit, o.expire)
+	}
 	o.posted++ // the operation does not end meanwhile
 	o.mu.Unlock()
 	for _, r := range posted {
 		r.Cancel() // not under o.mu: it may run callbacks
 	}
 	o.release()
+}
+
+// expire ends the wait of a failed operation for messages that the engine has.
+func (o *operation) expire() {
+	o.mu.Lock()
+	o.overdue = true
+	o.drive()
+}
+
+// accessed returns the error that names a rank which may be accessing memory of the call; nil if the engine has only
+// messages from staging memory. o.mu is held.
+func (o *operation) accessed() *InUseError {
+	for i := range o.state {
+		if st := &o.state[i]; st.sends || st.recv != (rma.RecvRequest{}) {
+			return &InUseError{Rank: o.t.ranks[o.plan.steps[i].peer], over: make(chan struct{})}
+		}
+	}
+	return nil
 }
