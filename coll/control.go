@@ -32,7 +32,7 @@ type frame struct {
 	kind    byte
 	number  uint32 // join: the sender's; revoke, view, out, follow: the receiver's
 	nonce   uint64 // of the sender's call of New; view: the sender's numbers, of the old team and, from bit 32 on, of the new one
-	members uint64 // join: digest of the ranks of the team; view: bit 0: complete; then the number of the call
+	members uint64 // join, revoke: digest of the ranks of the team, or 0; view: bit 0: complete; then the number of the call
 	name    string
 	why     reason      // refuse, revoke, out
 	table   [][2]uint32 // table, follow: rank of the job, number; view: rank, state; out: rank, the one because of which
@@ -224,7 +224,7 @@ func (s *service) control(m rma.Envelope, parts [][]byte) {
 		t := s.teams[f.number]
 		s.mu.Unlock()
 		if t != nil {
-			t.revokedBy(m.From, f.why.error(m.From, s.eng.Size()))
+			t.revokedBy(m.From, f.members, f.why.error(m.From, s.eng.Size()))
 		}
 	case frameView, frameOut, frameFollow:
 		s.shrink(m.From, &f)

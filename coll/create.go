@@ -1,10 +1,12 @@
 package coll
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 
 	"github.com/seed33544411/rma"
@@ -253,6 +255,9 @@ func (s *service) refuse(name string, f *forming, why error) {
 func (s *service) withdraw(name string, f *forming) {
 	if f.first != s.eng.Rank() {
 		s.reply(f.first, frame{kind: frameLeave, nonce: f.nonce, name: name})
+		if f.ready { // the lowest rank may have made the team
+			s.drop(f.own, &dropped{f.ranks, []int{f.first}})
+		}
 		return
 	}
 	delete(f.joined, s.eng.Rank())
@@ -333,20 +338,59 @@ func (s *service) form(from int, m *frame) {
 			f.end(numbers, nil)
 		case mine:
 			f.end(nil, &rma.PeerError{Rank: from, Op: "team", Err: ErrProtocol})
-		case m.kind == frameTable: // given up here
-			s.giveUp(m.table)
+		case m.kind == frameTable:
+			s.giveUp(from, m.table)
 		}
 	}
 }
 
-// giveUp revokes the team of a table on its members, as this rank has given up. s.mu is held.
-func (s *service) giveUp(table [][2]uint32) {
-	why := reasonOf(&rma.PeerError{Rank: s.eng.Rank(), Op: "team", Err: rma.ErrGivenUp}, s.eng.Rank())
-	for _, e := range table {
-		if int(e[0]) < s.eng.Size() {
-			s.reply(int(e[0]), frame{kind: frameRevoke, number: e[1] & lowBits, why: why})
+// dropped is a team that this rank has given up, and that others may have made with it.
+type dropped struct {
+	ranks []int // of which it may consist, in their order
+	by    []int // that may tell its members, once each
+}
+
+// maxDropped bounds the teams of which that is known.
+const maxDropped = 1024
+
+// drop notes that this rank has given up the team that it knows by a number. s.mu is held.
+func (s *service) drop(number uint32, d *dropped) {
+	if len(s.dropped) >= maxDropped {
+		age := func(n uint32) uint32 { return (s.next - n) & lowBits }
+		oldest := slices.MaxFunc(slices.Collect(maps.Keys(s.dropped)), func(a, b uint32) int { return cmp.Compare(age(a), age(b)) })
+		delete(s.dropped, oldest)
+	}
+	s.dropped[number] = d
+}
+
+// giveUp revokes a team that a rank has told, if this rank has given it up, on the other members. The frames
+// name all members by their digest, as it is that rank which says what numbers the others have. s.mu is held.
+func (s *service) giveUp(from int, table [][2]uint32) {
+	var d *dropped
+	ranks := make([]int, len(table))
+	for i, e := range table {
+		if ranks[i] = int(e[0]); ranks[i] == s.eng.Rank() {
+			d = s.dropped[e[1]]
 		}
 	}
+	if d == nil || !slices.Contains(d.by, from) || !slices.Contains(ranks, from) || !follows(ranks, d.ranks) {
+		return
+	}
+	d.by = slices.DeleteFunc(d.by, func(r int) bool { return r == from })
+	why := reasonOf(&rma.PeerError{Rank: s.eng.Rank(), Op: "team", Err: rma.ErrGivenUp}, s.eng.Rank())
+	for _, e := range table {
+		s.reply(int(e[0]), frame{kind: frameRevoke, number: e[1] & lowBits, members: digest(ranks), why: why})
+	}
+}
+
+// follows reports whether some is what is left of all if ranks are left out.
+func follows(some, all []int) bool {
+	for _, r := range all {
+		if len(some) > 0 && some[0] == r {
+			some = some[1:]
+		}
+	}
+	return len(some) == 0
 }
 
 // fits reports whether a table has the members of the call.

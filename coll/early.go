@@ -28,7 +28,7 @@ func (e *early) cost() int { return cap(e.data) + earlyCost }
 type unknown struct {
 	came []*early
 	cost int
-	why  error // it has revoked the team, or violated the protocol
+	why  map[uint64]error // it has revoked the team, or violated the protocol; see revokedBy
 }
 
 // earlyList has the messages of an operation, in the order of their arrival.

@@ -67,14 +67,21 @@ func (t *team) fail(o *operation, err error) {
 }
 
 // revokedBy revokes the team because of a rank of the job, which has revoked it or violates the
-// protocol, if it is a member: perhaps when the members are known.
-func (t *team) revokedBy(rank int, why error) {
+// protocol, if it is a member: perhaps when the members are known. of is the digest of the team that the rank
+// means; 0: the one with the number.
+func (t *team) revokedBy(rank int, of uint64, why error) {
 	t.mu.Lock()
 	if t.index == nil && t.err == nil {
-		t.unknownOf(rank).why = why
+		u := t.unknownOf(rank)
+		if u.why == nil {
+			u.why = map[uint64]error{}
+		}
+		if u.cost += earlyCost; u.cost <= maxUnknown {
+			u.why[of] = why
+		}
 	}
 	t.mu.Unlock()
-	if t.has(rank) {
+	if t.has(rank) && (of == 0 || of == digest(t.ranks)) {
 		t.revoke(why)
 	}
 }

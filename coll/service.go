@@ -43,7 +43,7 @@ type service struct {
 	teams   map[uint32]*team
 	next    uint32 // number of the next team
 	forming map[string]*forming
-	dropped map[uint32]bool          // numbers of teams for which calls of Shrink have not waited
+	dropped map[uint32]*dropped      // by number of a team
 	refused map[string]map[int]error // calls of New of ranks that have not joined a team that was refused
 	lost    map[int]error            // why a rank was lost, while it is
 	nonce   uint64
@@ -71,7 +71,7 @@ func serviceOf(eng *rma.Engine) (*service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("coll: %w", err)
 	}
-	s := &service{eng: eng, force: force, check: check, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, dropped: map[uint32]bool{}, refused: map[string]map[int]error{}, lost: map[int]error{},
+	s := &service{eng: eng, force: force, check: check, teams: map[uint32]*team{}, next: 1, forming: map[string]*forming{}, dropped: map[uint32]*dropped{}, refused: map[string]map[int]error{}, lost: map[int]error{},
 		fetching: make([][2]int, eng.Size()), contention: contention(eng)}
 	s.wake = sync.OnceValues(func() (*rma.Region, error) { return eng.Alloc(8, rma.PeersWrite) })
 	ranks := upTo(eng.Size())
@@ -173,8 +173,8 @@ func (s *service) reserve(name string) *team {
 // complete sets the members of a reserved team. Messages that have arrived for it wait.
 func (s *service) complete(t *team, ranks []int, numbers []uint32) (*Team, error) {
 	for r, u := range t.set(ranks, numbers) {
-		if u.why != nil {
-			t.revokedBy(r, u.why)
+		for of, why := range u.why {
+			t.revokedBy(r, of, why)
 		}
 		for _, e := range u.came {
 			t.take(r, &e.h, e.data)
@@ -381,7 +381,7 @@ func (r *receiver) Arrived(m rma.Envelope, token any, parts [][]byte, err error)
 	h, ok := parseHeader(head[:n], m.Len)
 	switch {
 	case !ok && t != nil:
-		t.revokedBy(m.From, &rma.PeerError{Rank: m.From, Op: "collective", Err: ErrProtocol})
+		t.revokedBy(m.From, 0, &rma.PeerError{Rank: m.From, Op: "collective", Err: ErrProtocol})
 	case !ok:
 	case t == nil: // closed here
 		if h.later != 0 {

@@ -126,7 +126,7 @@ func (f *shrinking) end(table [][2]uint32, err error) {
 	if f.calling() {
 		f.table, f.err = table, err
 		if table == nil {
-			f.t.s.dropped[f.number] = true
+			f.t.s.drop(f.number, &dropped{f.t.ranks, slices.Clone(f.t.ranks)})
 		}
 		f.over.Set()
 	}
@@ -414,18 +414,12 @@ func (s *service) shrink(from int, m *frame) {
 			t.next.advance()
 		}
 	case frameFollow:
-		switch {
-		case known && t.next.calling() && t.next.fits(from, m.table):
+		if known && t.next.calling() && t.next.fits(from, m.table) {
 			t.next.finish(m.table)
-		case s.gaveUp(m.table):
-			s.declineTeam(m)
-		} // otherwise another rank has told it before
+		} else { // or another rank has told it before
+			s.giveUp(from, m.table)
+		}
 	}
-}
-
-// gaveUp reports whether this rank has given up the call that is to make the team of a table. s.mu is held.
-func (s *service) gaveUp(table [][2]uint32) bool {
-	return slices.ContainsFunc(table, func(e [2]uint32) bool { return int(e[0]) == s.eng.Rank() && s.dropped[e[1]] })
 }
 
 // followed returns the team that a call of Shrink of another rank waits for, if this rank has made it, and has it
@@ -462,17 +456,6 @@ func viewOf(m *frame) *view {
 func (s *service) decline(to int, v *view) {
 	me := s.eng.Rank()
 	s.reply(to, outFrame(v.old, v.name, &ExcludedError{[2]int{me, me}, rma.ErrGivenUp}))
-}
-
-// declineTeam tells the members of a new team that this rank has given up: the team is revoked, and if they
-// shrink it, this rank takes no part. s.mu is held.
-func (s *service) declineTeam(m *frame) {
-	me := s.eng.Rank()
-	name := follower(m.name, int(m.table[0][0]), m.table[0][1])
-	for _, e := range m.table {
-		s.reply(int(e[0]), outFrame(e[1], name, &ExcludedError{[2]int{me, me}, rma.ErrGivenUp}))
-	}
-	s.giveUp(m.table)
 }
 
 // settle answers the views that came before the members were known, if they are for another team of the number.

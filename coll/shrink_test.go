@@ -272,7 +272,7 @@ func TestShrinkGivenUpLate(t *testing.T) {
 	}
 	// Rank 2 takes part by hand, but no longer when the members come.
 	by := ts[2].t.s
-	testutil.Holding(&by.mu, func() { by.dropped[77] = true })
+	testutil.Holding(&by.mu, func() { by.drop(77, &dropped{[]int{0, 1, 2}, []int{0, 1}}) })
 	v := frame{kind: frameView, name: followerOf(ts[0].t), nonce: 77 << 32}
 	require.NoError(t, es[2].Peer(1).SendTag(tagControl, v.bytes()).Wait(ctx))
 	v.members = 1

@@ -1,6 +1,7 @@
 package coll
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -264,6 +265,110 @@ func TestJoinOfAStranger(t *testing.T) {
 			each(t, pair, func(_ int, team *Team) error { return conform(ctx, team, 1, 3, 1) })
 		})
 	}
+}
+
+// A rank that has given up a team revokes it when it is told the members, and no other team, whatever a rank tells.
+func TestTellsOfATeamThatWasGivenUp(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		t.Run(fmt.Sprint("members known ", known), func(t *testing.T) {
+			t.Parallel()
+			es := job(t, 3, "shm")
+			ctx := testutil.Context(t, testutil.Limit)
+			ts := worlds(t, es)
+			by := ts[1].t.s
+			mine, theirs := by.reserve("pair"), ts[2].t.s.reserve("pair")
+			pair := make([]*Team, 2)
+			complete := func(r int, made *team) {
+				var err error
+				pair[r], err = made.s.complete(made, []int{1, 2}, []uint32{mine.number, theirs.number})
+				require.NoError(t, err)
+			}
+			complete(0, mine)
+			if known {
+				complete(1, theirs)
+			}
+
+			all := []int{0, 1, 2}
+			testutil.Holding(&by.mu, func() { by.drop(77, &dropped{all, []int{0, 2}}) })
+			tell := func(kind byte, from int, table ...[2]uint32) {
+				f := frame{kind: kind, name: "pair", table: table}
+				by.control(rma.Envelope{From: from, Tag: tagControl}, [][]byte{f.bytes()})
+			}
+			for _, kind := range []byte{frameTable, frameFollow} {
+				tell(kind, 0, [2]uint32{1, 78}, [2]uint32{2, theirs.number})                  // nothing was given up
+				tell(kind, 0, [2]uint32{1, 77}, [2]uint32{2, theirs.number})                  // without the sender
+				tell(kind, 0, [2]uint32{0, 5}, [2]uint32{2, theirs.number}, [2]uint32{1, 77}) // not in their order
+				tell(kind, 0, slices.Repeat([][2]uint32{{0, 5}, {1, 77}}, 2)...)              // twice
+				tell(kind, 1, [2]uint32{0, 5}, [2]uint32{1, 77})                              // not by one that makes it
+				tell(kind, 0, [2]uint32{0, 5}, [2]uint32{1, 77}, [2]uint32{2, theirs.number}) // a number of another team
+				tell(kind, 0, [2]uint32{0, 5}, [2]uint32{1, 77}, [2]uint32{2, theirs.number}) // again
+			}
+			require.NoError(t, es[1].Peer(2).SendTag(1, nil).Wait(ctx))
+			_, err := es[2].Peer(1).RecvTag(1, nil).Wait(ctx) // behind what that has sent
+			require.NoError(t, err)
+			if !known {
+				complete(1, theirs)
+			}
+			each(t, pair, func(_ int, team *Team) error { return conform(ctx, team, 1, 3, 1) })
+
+			made := ts[2].t.s.reserve("all")
+			if known {
+				_, err = made.s.complete(made, all, []uint32{5, 77, made.number})
+				require.NoError(t, err)
+			}
+			tell(frameTable, 2, [2]uint32{0, 5}, [2]uint32{1, 77}, [2]uint32{2, made.number})
+			if !known {
+				heard := func() bool { made.mu.Lock(); defer made.mu.Unlock(); return made.unknown[1] != nil }
+				testutil.Eventually(t, testutil.Limit, heard, "the revocation")
+				_, err = made.s.complete(made, all, []uint32{5, 77, made.number})
+				require.ErrorIs(t, err, rma.ErrGivenUp)
+			}
+			testutil.Eventually(t, testutil.Limit, func() bool { return errors.Is(made.with(0).Err(), rma.ErrGivenUp) }, "the revocation")
+		})
+	}
+}
+
+// What is known of teams that were given up is bounded; a call of New leaves it if its team may have been made.
+func TestGivenUpIsBounded(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	es := job(t, 2, "shm")
+	s := worlds(t, es)[1].t.s
+	calling := func() (f *forming) {
+		testutil.Holding(&s.mu, func() {
+			if f = s.forming["pair"]; f != nil && f.over == nil {
+				f = nil
+			}
+		})
+		return f
+	}
+	var last uint32
+	for _, asked := range []bool{false, true} {
+		call, end := context.WithCancel(ctx)
+		returned := make(chan error, 1)
+		go func() {
+			_, err := New(call, es[1], []int{0, 1}, "pair")
+			returned <- err
+		}()
+		var f *forming
+		testutil.Eventually(t, testutil.Limit, func() bool { f = calling(); return f != nil }, "the call")
+		if asked {
+			ask := frame{kind: frameAsk, nonce: f.nonce, name: "pair"}
+			s.control(rma.Envelope{From: 0, Tag: tagControl}, [][]byte{ask.bytes()})
+		}
+		end()
+		require.ErrorIs(t, <-returned, context.Canceled)
+		last = f.own
+		testutil.Holding(&s.mu, func() { require.Equal(t, asked, s.dropped[last] != nil) })
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range maxDropped {
+		require.Contains(t, s.dropped, last)
+		s.drop(s.next, &dropped{})
+		s.next = s.next%lowBits + 1
+	}
+	require.Len(t, s.dropped, maxDropped)
+	require.NotContains(t, s.dropped, last, "the oldest")
 }
 
 // The names of teams that a rank joins, and this one does not, are bounded: a rank that makes
