@@ -97,7 +97,7 @@ func (c *Channel) resize() error {
 		if c.due&dueRefuse != 0 && c.own(kindRefuse) {
 			c.due &^= dueRefuse
 		}
-		if c.due&dueOffer != 0 {
+		if c.due&(dueOffer|dueRefuse) == dueOffer { // it would be the answer to what is to be refused
 			if s := c.setup(z.next); c.own(kindOffer, s.Append(nil)...) {
 				c.due &^= dueOffer
 			}

@@ -266,6 +266,63 @@ func TestDeclinedOffer(t *testing.T) {
 	require.Equal(t, 64<<10, a.ch.Stats().PeerRing)
 }
 
+// keyed is a region whose key was asked for once asked has been called.
+type keyed struct {
+	fabric.Region
+	asked func()
+}
+
+func (k *keyed) Key() fabric.RemoteKey {
+	k.asked()
+	return k.Region.Key()
+}
+
+// A refusal that had no room goes before the offer of the first ring that came after it, also if
+// the peer makes room between the two.
+func TestOfferFollowsRefusal(t *testing.T) {
+	t.Parallel()
+	ob := resizable()
+	ob.Budget = NewBudget(100 << 10)
+	a, b := pair(t, simLinks(sim.Options{}), resizable(), ob)
+	a.ch.Want(4096)
+	settleRings(t, a, b)
+	require.Equal(t, 64<<10, b.ch.Stats().Ring)
+	for res := Accepted; res == Accepted; {
+		var err error
+		res, err = b.ch.Send(Envelope{Class: flowctl.Control}, []byte{1})
+		require.NoError(t, err)
+	}
+	a.ch.Want(512 << 10)
+	_, err := a.ch.Progress(false)
+	require.NoError(t, err)
+	a.poll()
+	_, _, err = b.ch.Peek()
+	require.NoError(t, err)
+	_, err = b.ch.Progress(false)
+	require.NoError(t, err)
+	require.EqualValues(t, dueRefuse, b.ch.due)
+
+	b.ch.Shrink()
+	buf := make([]byte, 1)
+	b.ch.rz.home.reg = &keyed{b.ch.rz.home.reg, func() {
+		a.poll()
+		for ok := true; ok; {
+			var err error
+			_, ok, err = a.ch.Recv(buf)
+			require.NoError(t, err)
+		}
+		_, err := a.ch.Progress(false)
+		require.NoError(t, err)
+		b.poll()
+	}}
+	_, err = b.ch.Progress(false)
+	require.NoError(t, err)
+	b.ch.setup(b.ch.rz.next) // makes room if that did not ask
+	settleRings(t, a, b)
+	settleRings(t, a, b) // what b sent last
+	require.Equal(t, 8*192, b.ch.Stats().Ring)
+}
+
 // A credit word of the ring before is accepted until the first one of the present ring, and then
 // no longer.
 func TestCreditOfTheRingBefore(t *testing.T) {
