@@ -183,7 +183,7 @@ func (s *sender) prepare(lists bool) error {
 	if s.outReg == nil {
 		m, err := openMirror(s.link, &s.txRing, s.sparse)
 		if err != nil {
-			return fmt.Errorf("mirror of a ring of %d bytes: %w", s.txRing.bytes(), err)
+			return fmt.Errorf("mirror of a ring of %d bytes: %w", s.txRing.bytes(), fabric.Shortage(err))
 		}
 		s.out, s.outReg, s.outKey = m.mem, m.reg, m.reg.LKey()
 		s.memory += mirrorMemory(&s.txRing)

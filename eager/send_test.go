@@ -1,7 +1,8 @@
 package eager
 
 import (
-	"errors"
+	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,7 +62,7 @@ func TestOutOfCreditIsAValue(t *testing.T) {
 // noRegister is a link that registers no memory.
 type noRegister struct{ fabric.Link }
 
-var errNoRegister = errors.New("no registrations left")
+var errNoRegister = fmt.Errorf("no registrations left: %w", syscall.ENOMEM)
 
 func (noRegister) Register([]byte, fabric.Access) (fabric.Region, error) { return nil, errNoRegister }
 
@@ -90,6 +91,7 @@ func TestFirstRequestAllocates(t *testing.T) {
 		_, err := a.ch.Send(Envelope{}, []byte{1})
 		require.ErrorIs(t, err, errNoRegister)
 		require.ErrorIs(t, a.ch.Err(), errNoRegister)
+		require.ErrorIs(t, a.ch.Err(), fabric.ErrResources)
 		_, res, err := b.ch.StageVec(Envelope{}, nil)
 		require.ErrorIs(t, err, errNoRegister)
 		require.NotEqual(t, Accepted, res)
