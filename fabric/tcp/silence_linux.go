@@ -37,8 +37,24 @@ func boundSilence(fd int, _ time.Duration) error {
 type silence struct {
 	waiting bool
 	since   time.Time // if waiting: data was unanswered at each check since then
-	acked   time.Time // time of the last acknowledgement, as of the last check
+	acked   time.Time // time of the last acknowledgement, or a little later
 	base    uint32    // result of sent at that time
+}
+
+// another reports that an acknowledgement which came between early and late, as a check sees it, is
+// not the last one that was seen. The kernel's clock is coarse, and a check may wait for a processor: of one
+// acknowledgement it sees now an earlier time, now a later one, from which silence would begin again.
+// One that follows within ackGrain is taken for the same, but remembered, so that the next check does not
+// see a third one.
+func (h *silence) another(early, late time.Time) bool {
+	switch {
+	case early.After(h.acked.Add(ackGrain)):
+		h.acked = late
+		return true
+	case early.After(h.acked):
+		h.acked = early
+	}
+	return false
 }
 
 // over reports whether data or probes sent on fd are unanswered, and nothing has been
@@ -52,8 +68,8 @@ func (h *silence) over(fd int, now time.Time, limit time.Duration) bool {
 		return false
 	}
 	silence := time.Duration(i.Last_ack_recv) * time.Millisecond
-	if acked := now.Add(-silence); acked.After(h.acked.Add(ackGrain)) {
-		h.waiting, h.acked, h.base = false, acked, sent(i)
+	if h.another(now.Add(-silence), time.Now().Add(-silence)) {
+		h.waiting, h.base = false, sent(i)
 	}
 	waiting := i.Probes != 0
 	switch {

@@ -52,6 +52,21 @@ func TestStoppedPeerIsNotGone(t *testing.T) {
 	require.NoError(t, h.ep.Err())
 }
 
+// One acknowledgement that checks see at different times, or two that follow each other closely, do not
+// make silence begin again; a later one does.
+func TestAcknowledgementsApart(t *testing.T) {
+	t.Parallel()
+	var h silence
+	start := time.Now()
+	see := func(early, late time.Duration) bool { return h.another(start.Add(early), start.Add(late)) }
+	require.True(t, see(0, 0))
+	require.False(t, see(ackGrain-1, ackGrain-1), "just behind it")
+	require.False(t, see(ackGrain+4*time.Millisecond, ackGrain+4*time.Millisecond), "that one, later by a tick of the clock")
+	require.True(t, see(10*ackGrain, 20*ackGrain), "by a check that was kept waiting")
+	require.False(t, see(20*ackGrain, 20*ackGrain), "the same")
+	require.True(t, see(22*ackGrain, 22*ackGrain))
+}
+
 // A network that carries nothing any more is noticed within PeerTimeout and half a
 // second, on both sides, whatever was under way.
 func TestWireCut(t *testing.T) {
@@ -79,6 +94,13 @@ func TestWireCut(t *testing.T) {
 				require.NoError(t, a.ep.Err())
 			}
 		}, [2]bool{true, false}},
+		{"waiting for payload", func(a, b *host) {
+			for range 16 {
+				a.post(a.write(0, 4<<20, b.reg.Key(), fabric.FlagSignaled))
+				b.post(b.write(0, 4<<20, a.reg.Key(), fabric.FlagSignaled))
+			}
+			until(t, "both to wait", func() bool { return a.ep.in.held && b.ep.in.held }, a, b)
+		}, [2]bool{true, true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// A wire of its own: one that was cut is not at once what it was.
