@@ -653,7 +653,7 @@ func TestDialAfterViolation(t *testing.T) {
 		testutil.Eventually(t, testutil.Limit, func() bool {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			return l.waits.Len() == 1
+			return len(l.waits) == 1
 		}, "the second waits")
 		n.sessions[1].fail(protocolError("as if there were one"))
 		_, err = first.Read(make([]byte, 1))

@@ -195,6 +195,41 @@ func TestAnswersAreBounded(t *testing.T) {
 	require.LessOrEqual(t, s.waiting.Load(), int64(maxControl)+1)
 }
 
+// A request of one peer takes no step for each request that another one has waiting.
+func TestWaitingRequestsAreNotSearched(t *testing.T) {
+	t.Parallel()
+	es := job(t, 3, "shm")
+	n, err := Configure(es[1], Config{Streams: 3, Linger: -1})
+	require.NoError(t, err)
+	l, err := n.Listen("pair")
+	require.NoError(t, err)
+	many := n.sessions[0]
+	for num := range uint32(6) {
+		require.NoError(t, many.opens(frame{kind: kindOpen, num: num + 1, service: "pair"}))
+	}
+	func() {
+		for _, o := range []*opening{many.waits[5], many.waits[6]} {
+			o.s = nil // to look at it would crash
+			defer func() { o.s = many }()
+		}
+		require.NoError(t, n.sessions[2].opens(frame{kind: kindOpen, num: 1, service: "pair"}))
+	}()
+	accepts := func(rank, num int) {
+		c, err := l.Accept()
+		require.NoError(t, err)
+		require.Equal(t, Addr{rank, own(uint32(num))}, c.RemoteAddr())
+		require.NoError(t, c.(*Conn).Abort()) // and the next one of the rank has room
+	}
+	for num := range 3 {
+		accepts(0, num+1)
+	}
+	accepts(2, 1)
+	for num := range 3 {
+		accepts(0, num+4)
+	}
+	require.Empty(t, l.waits)
+}
+
 // Whatever a peer sends, nothing is written out of bounds, nothing hangs, and the
 // connections of others remain.
 func FuzzMessages(f *testing.F) {

@@ -23,9 +23,9 @@ type Listener struct {
 	ev   *rma.Event // set when Accept has to check again
 
 	// Net.mu guards these.
-	come    []*Conn   // set up, not accepted yet
-	waits   list.List // of *opening
-	setting int       // connections that are being set up
+	come    []*Conn                 // set up, not accepted yet
+	waits   map[*session]*list.List // of *opening, in order; none is empty
+	setting int                     // connections that are being set up
 	closed  bool
 }
 
@@ -35,6 +35,7 @@ type opening struct {
 	s      *session
 	num    uint32
 	window uint64
+	seq    uint64        // in the order of all requests
 	at     *list.Element // nil: it waits no longer; Net.mu guards it
 }
 
@@ -53,7 +54,7 @@ const firstFree = 32768
 
 // Listen is the function Listen for this engine.
 func (n *Net) Listen(service string) (*Listener, error) {
-	l := &Listener{n: n, addr: Addr{n.eng.Rank(), service}, ev: n.eng.NewEvent()}
+	l := &Listener{n: n, addr: Addr{n.eng.Rank(), service}, ev: n.eng.NewEvent(), waits: map[*session]*list.List{}}
 	l.dl.ev = l.ev
 	err := checkService(service)
 	if err == nil {
@@ -161,12 +162,14 @@ func (l *Listener) shut() bool {
 	come := l.come
 	l.come = nil
 	var waits []*opening
-	for e := l.waits.Front(); e != nil; e = l.waits.Front() {
-		waits = append(waits, l.waits.Remove(e).(*opening))
+	for _, q := range l.waits {
+		for e := q.Front(); e != nil; e = e.Next() {
+			o := e.Value.(*opening)
+			o.at = nil
+			waits = append(waits, o)
+		}
 	}
-	for _, o := range waits {
-		o.at = nil
-	}
+	clear(l.waits)
 	n.mu.Unlock()
 	l.dl.stop() // and wakes Accept
 	for _, c := range come {
@@ -212,8 +215,14 @@ func (s *session) request(f frame) (o *opening, reason uint64, err error) {
 	case l == nil || s.err != nil:
 		return nil, resetRefused, nil
 	}
-	o = &opening{l: l, s: s, num: f.num, window: f.n}
-	o.at = l.waits.PushBack(o)
+	n.requests++
+	o = &opening{l: l, s: s, num: f.num, window: f.n, seq: n.requests}
+	q := l.waits[s]
+	if q == nil {
+		q = list.New()
+		l.waits[s] = q
+	}
+	o.at = q.PushBack(o)
 	s.waits[f.num] = o
 	return o, 0, nil
 }
@@ -240,8 +249,7 @@ func (l *Listener) forget(o *opening) bool {
 	defer l.n.mu.Unlock()
 	waited := o.at != nil
 	if waited {
-		l.waits.Remove(o.at)
-		o.at = nil
+		l.drop(o)
 	}
 	o.s.mu.Lock()
 	delete(o.s.waits, o.num)
@@ -249,12 +257,21 @@ func (l *Listener) forget(o *opening) bool {
 	return waited
 }
 
+// drop removes a request that waits. Net.mu is held.
+func (l *Listener) drop(o *opening) {
+	q := l.waits[o.s]
+	if q.Remove(o.at); q.Len() == 0 {
+		delete(l.waits, o.s)
+	}
+	o.at = nil
+}
+
 // admit calls admit of all listeners with waiting requests.
 func (n *Net) admit() {
 	n.mu.Lock()
 	var ls []*Listener
 	for _, l := range n.listeners {
-		if l.waits.Len() > 0 {
+		if len(l.waits) > 0 {
 			ls = append(ls, l)
 		}
 	}
@@ -295,16 +312,29 @@ func (l *Listener) admits() *Conn {
 	if len(l.come)+l.setting >= n.cfg.Backlog {
 		return nil
 	}
-	for e := l.waits.Front(); e != nil; e = e.Next() {
-		o := e.Value.(*opening)
-		if c := o.accept(); c != nil {
-			l.waits.Remove(e)
-			o.at = nil
+	for {
+		var first *opening
+		for s, q := range l.waits { // not each request: a peer may have very many
+			if o := q.Front().Value.(*opening); (first == nil || o.seq < first.seq) && s.room() {
+				first = o
+			}
+		}
+		if first == nil {
+			return nil
+		}
+		l.drop(first)
+		if c := first.accept(); c != nil {
 			l.setting++
 			return c
-		}
+		} // else the session has failed meanwhile
 	}
-	return nil
+}
+
+// room reports whether the peer may have one more connection.
+func (s *session) room() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err == nil && len(s.accepted) < s.n.cfg.Streams
 }
 
 // accept creates the connection if its peer may have one more.

@@ -31,7 +31,8 @@ type Net struct {
 
 	mu        sync.Mutex
 	listeners map[string]*Listener
-	err       error // the engine is closed
+	requests  uint64 // of peers, so far
+	err       error  // the engine is closed
 }
 
 var (

@@ -234,7 +234,7 @@ func TestBacklog(t *testing.T) {
 		testutil.Eventually(t, time.Minute, func() bool {
 			l.n.mu.Lock()
 			defer l.n.mu.Unlock()
-			return l.waits.Len() == 1
+			return len(l.waits) == 1
 		}, "the third waits")
 		require.NoError(t, l.Close())
 		require.ErrorIs(t, g.Wait(), syscall.ECONNREFUSED)
@@ -303,7 +303,7 @@ func TestWithdrawnWhileAccepted(t *testing.T) {
 	testutil.Eventually(t, time.Minute, func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return l.waits.Len() == 1
+		return len(l.waits) == 1
 	}, "the second waits")
 	testutil.Holding(&n.mu, func() { // as Accept does
 		cancel()
@@ -312,8 +312,8 @@ func TestWithdrawnWhileAccepted(t *testing.T) {
 		testutil.Eventually(t, time.Minute, func() bool {
 			return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("rmanet.(*Listener).forget("))
 		}, "the engine has found the request, and waits to remove it")
-		o := l.waits.Remove(l.waits.Front()).(*opening)
-		o.at = nil
+		o := l.waits[n.sessions[0]].Front().Value.(*opening)
+		l.drop(o)
 		l.come = append(l.come, o.accept())
 	})
 	c, err := l.Accept()
