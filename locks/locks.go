@@ -23,7 +23,8 @@ var (
 	ErrTaken = errors.New("locks: taken")
 
 	// ErrFull says that this rank has 4096 requests at the home: granted and waiting ones, and
-	// locks that are broken since it lost its connection, together.
+	// locks that are broken since it lost its connection, together. So it is if the home has not
+	// answered 4096 requests whose waits were given up.
 	ErrFull = errors.New("too many locks of one home are held or waited for")
 
 	// ErrNotHeld says that the lock was unlocked before, or was lost with the connection to
@@ -51,6 +52,7 @@ type Locks struct {
 	serial uint64
 	losses map[int]int        // by rank: the first connection whose requests count: those before are over, or abused
 	late   map[int][]outgoing // by home: see keep
+	left   map[int]int        // by home: requests in that state
 	err    error              // the engine is closed
 }
 
@@ -81,7 +83,7 @@ var engines sync.Map // *rma.Engine that have Locks
 // Every rank that is a home must call New; requests that arrive before wait for that. An
 // engine has at most one Locks.
 func New(eng *rma.Engine) (*Locks, error) {
-	l := &Locks{eng: eng, table: newTable(), mine: map[uint64]*Held{}, losses: map[int]int{}, late: map[int][]outgoing{}}
+	l := &Locks{eng: eng, table: newTable(), mine: map[uint64]*Held{}, losses: map[int]int{}, late: map[int][]outgoing{}, left: map[int]int{}}
 	if _, has := engines.LoadOrStore(eng, l); has {
 		return nil, fmt.Errorf("locks: %w: the engine has locks already", rma.ErrInvalid)
 	}
@@ -133,9 +135,13 @@ func (l *Locks) ask(ctx context.Context, id ID, m mode) (*Held, error) {
 	}
 	h := &Held{l: l, id: id, answered: l.eng.NewEvent(), epoch: rma.StateOf(l.eng.Peer(id.Home)).Lost}
 	l.mu.Lock()
-	if l.err != nil {
+	err := l.err
+	if err == nil && l.left[id.Home] >= maxRequests {
+		err = &rma.PeerError{Rank: id.Home, Op: "lock", Err: ErrFull}
+	}
+	if err != nil {
 		defer l.mu.Unlock()
-		return nil, failed("lock", id, l.err)
+		return nil, failed("lock", id, err)
 	}
 	l.serial++
 	h.serial = l.serial
@@ -143,7 +149,7 @@ func (l *Locks) ask(ctx context.Context, id ID, m mode) (*Held, error) {
 	l.mu.Unlock()
 	l.send([]outgoing{{id.Home, frame{kind: kindLock, mode: m, serial: h.serial, key: id.Key}}})
 
-	err := h.answered.Wait(ctx)
+	err = h.answered.Wait(ctx)
 	var out []outgoing
 	l.mu.Lock()
 	switch h.state {
@@ -153,6 +159,7 @@ func (l *Locks) ask(ctx context.Context, id ID, m mode) (*Held, error) {
 		err = h.err
 	default:
 		h.state = left
+		l.left[id.Home]++
 		out = []outgoing{{id.Home, frame{kind: kindCancel, serial: h.serial}}}
 	}
 	l.mu.Unlock()
@@ -261,6 +268,9 @@ func (l *Locks) answer(from int, f frame) []outgoing {
 // end removes h with the reason why. l.mu is held.
 func (l *Locks) end(h *Held, why error) {
 	delete(l.mine, h.serial)
+	if h.state == left {
+		l.left[h.id.Home]--
+	}
 	h.state, h.err = over, why
 	h.answered.Set()
 }

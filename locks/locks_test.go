@@ -147,6 +147,27 @@ func TestLockGivenUp(t *testing.T) {
 	})
 }
 
+// Waits at a home that does not answer occupy bounded memory after they were given up.
+func TestLocksGivenUpAreBounded(t *testing.T) {
+	es := jobtest.Open(t, 2, "shm")
+	l, err := New(es[1])
+	require.NoError(t, err)
+	ctx := testutil.Context(t, testutil.Limit)
+	id := ID{0, 1}
+	for err = nil; !errors.Is(err, ErrFull); {
+		require.LessOrEqual(t, len(l.mine), maxRequests)
+		given, end := context.WithCancel(ctx)
+		go end()
+		_, err = l.Lock(given, id)
+	}
+	home, err := New(es[0])
+	require.NoError(t, err)
+	nothingLeft(t, []*Locks{home, l})
+	h, err := l.Lock(ctx, id)
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(ctx))
+}
+
 // Operations that the application leaves incomplete, up to Config.Outstanding, do not stop
 // requests and releases of locks.
 func TestLocksBesideOutstanding(t *testing.T) {
