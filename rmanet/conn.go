@@ -25,6 +25,7 @@ type Conn struct {
 	opener        bool // this side dialled
 	local, remote Addr
 	tag           uint32 // of data to the peer
+	ending        bool   // closed here, and the peer has not ended the stream; guarded by s.mu
 
 	rmu, wmu sync.Mutex // one Read, one Write at a time; never taken by the engine
 	rdl, wdl deadline
@@ -266,6 +267,7 @@ func (c *Conn) finish() {
 		c.control(kindReset, resetUnread)
 		c.s.remove(c)
 	case tell:
+		c.s.told(c)
 		c.control(kindStop, 0)
 	}
 	c.closeWrite()

@@ -230,6 +230,40 @@ func TestWaitingRequestsAreNotSearched(t *testing.T) {
 	require.Empty(t, l.waits)
 }
 
+// A peer that does not end the streams that are closed here makes this side keep a bounded number.
+func TestEndingStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	es := job(t, 2, "shm")
+	_, err := es[0].Handle(tagControl, func(rma.Envelope, [][]byte) {})
+	require.NoError(t, err)
+	s := Of(es[1]).sessions[0]
+	dial := func() (*Conn, error) {
+		c, err := s.open("pair")
+		if err == nil {
+			err = s.frame(frame{kind: kindAccept, toOpener: true, num: c.num, n: minWindow})
+		}
+		return c, err
+	}
+	kept := 0
+	for ; err == nil; kept++ {
+		require.LessOrEqual(t, len(s.opened), maxControl)
+		if kept%1000 == 0 {
+			testutil.Eventually(t, testutil.Limit, func() bool { return s.waiting.Load() == 0 }, "all are taken")
+		}
+		var c *Conn
+		if c, err = dial(); err == nil {
+			require.NoError(t, c.Close())
+		}
+	}
+	require.ErrorIs(t, err, syscall.ENOBUFS)
+	_, err = Dial(testutil.Context(t, testutil.Limit), es[1], "0:pair")
+	require.ErrorIs(t, err, syscall.ENOBUFS)
+	require.NoError(t, s.frame(frame{kind: kindFin, toOpener: true, num: 1}))
+	c, err := dial()
+	require.NoError(t, err)
+	require.NoError(t, c.Abort())
+}
+
 // Whatever a peer sends, nothing is written out of bounds, nothing hangs, and the
 // connections of others remain.
 func FuzzMessages(f *testing.F) {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/seed33544411/rma"
 )
@@ -142,7 +143,8 @@ func (n *Net) gone(err error) {
 // without a listener gives syscall.ECONNREFUSED. While the program of the rank has not used
 // this package yet, or the listener has more connections than its backlog holds, Dial waits
 // until ctx ends. The error then is context.DeadlineExceeded and os.ErrDeadlineExceeded, or
-// context.Canceled.
+// context.Canceled. It is syscall.ENOBUFS if the peer has too many connections: the listener's side has no
+// room for more to wait, or the peer does not end those that are closed here.
 func Dial(ctx context.Context, eng *rma.Engine, address string) (net.Conn, error) {
 	return Of(eng).Dial(ctx, address)
 }
@@ -174,6 +176,9 @@ func (n *Net) dial(ctx context.Context, to Addr) (*Conn, error) {
 	if err != nil {
 		if errors.Is(err, rma.ErrClosed) || errors.Is(err, net.ErrClosed) {
 			return nil, net.ErrClosed
+		}
+		if errors.Is(err, syscall.ENOBUFS) {
+			return nil, err
 		}
 		return nil, connReset(err)
 	}

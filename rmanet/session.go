@@ -17,6 +17,10 @@ import (
 // more without taking them violates the protocol.
 const maxControl = 1 << 16
 
+// maxEnding bounds the streams that are closed here and that the peer has not ended. It does so without a
+// call of its application.
+const maxEnding = maxControl
+
 // session holds all connections with one peer. The engine reports the peer's messages and
 // its end here, one call at a time.
 type session struct {
@@ -33,6 +37,7 @@ type session struct {
 	last     uint32              // last number opened by this side
 	lastIn   uint32              // last number opened by the peer
 	starved  map[*Conn]bool      // have a Write that waits for memory
+	ending   int                 // connections that are marked as Conn.ending
 	err      error               // why there are no more connections
 
 	in, out  atomic.Int64 // bytes of received blocks, and of outgoing ones
@@ -160,6 +165,9 @@ func (s *session) remove(c *Conn) {
 	if is {
 		delete(m, c.num)
 		delete(s.starved, c)
+		if c.ending {
+			s.ending--
+		}
 	}
 	last, wait := is && len(s.opened)+len(s.accepted) == 0, is && len(s.waits) > 0
 	s.mu.Unlock()
@@ -168,6 +176,16 @@ func (s *session) remove(c *Conn) {
 	}
 	if wait {
 		s.n.admit()
+	}
+}
+
+// told marks a connection that is closed here: its peer is told to end the stream.
+func (s *session) told(c *Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.side(c.opener)[c.num] == c {
+		c.ending = true
+		s.ending++
 	}
 }
 
@@ -188,6 +206,10 @@ func (s *session) open(service string) (*Conn, error) {
 	if s.err != nil {
 		defer s.mu.Unlock()
 		return nil, s.err
+	}
+	if s.ending >= maxEnding {
+		defer s.mu.Unlock()
+		return nil, fmt.Errorf("%w: the peer has not ended %d streams that are closed here", syscall.ENOBUFS, s.ending)
 	}
 	num := next(s.last)
 	for s.opened[num] != nil {
