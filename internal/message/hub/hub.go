@@ -370,10 +370,13 @@ func (h *Hub) tellGone() {
 		if c.over == nil {
 			continue
 		}
-		for i, r := range h.receivings {
-			before := h.receivings[:i]
-			if !slices.ContainsFunc(before, func(x *Receiving) bool { return x.stalls[c.of] && x.overlaps(r) }) {
+		var stalled []*Receiving // those of them that have left a message
+		for _, r := range h.receivings {
+			if !slices.ContainsFunc(stalled, r.overlaps) {
 				r.gone(c.of, c.over) // else r may get messages that one before it has left
+			}
+			if r.stalls[c.of] {
+				stalled = append(stalled, r)
 			}
 		}
 	}
