@@ -405,12 +405,11 @@ func (s *service) shrink(from int, m *frame) {
 		if errors.Is(m.why.error(from, s.eng.Size()), rma.ErrNoConnection) {
 			e.Err = rma.ErrNoConnection
 		}
-		_, in := index[e.Ranks[0]]
 		switch {
 		case known && e.Ranks[0] == s.eng.Rank():
 			t.next.exclude(e.Ranks[0], e.Ranks[1], e.Err)
-		case known && in || waits && e.Ranks[0] == from:
-			t.next.note(e.Ranks[0], e)
+		case (known || waits) && e.Ranks[0] == from:
+			t.next.note(from, e)
 			t.next.advance()
 		}
 	case frameFollow:

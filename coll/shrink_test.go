@@ -309,6 +309,9 @@ func TestShrinkLies(t *testing.T) {
 	} {
 		ts[0].t.s.control(rma.Envelope{From: 2, Tag: tagControl}, [][]byte{f.bytes()})
 	}
+	member := frame{kind: frameOut, name: followerOf(ts[0].t), table: [][2]uint32{{1, 1}}} // about another one
+	ts[0].t.s.control(rma.Envelope{From: 2, Tag: tagControl}, [][]byte{member.bytes()})
+	testutil.Holding(&ts[0].t.s.mu, func() { require.Empty(t, ts[0].t.next.out) })
 	require.NoError(t, ts[0].Err())
 	require.NoError(t, pair[0].Err())
 	each(t, pair, func(_ int, team *Team) error {
