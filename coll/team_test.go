@@ -369,7 +369,8 @@ func TestCancel(t *testing.T) {
 				given, end := context.WithCancel(ctx)
 				end()
 				err = Barrier(given, team)
-				if !errors.Is(err, context.Canceled) {
+				var m *MismatchError // another rank may have found that the calls differ, and ended this one, before it waits
+				if !errors.Is(err, context.Canceled) && !errors.As(err, &m) {
 					return err
 				}
 			} else {
