@@ -121,6 +121,9 @@ func (g *Grouper) make(c *Cursor, kind byte, how Combining, slot []byte, rkey ui
 		if how.Fetch && how.Op != NoOp {
 			room /= 2
 		}
+		if room < gather.ListMin {
+			break // not even the list's own header may fit
+		}
 		at := len(b)
 		list, k := gather.AppendList(slot[at+listHeader:at+listHeader], gather.Dest, g.entries[done:], room)
 		if k == 0 {

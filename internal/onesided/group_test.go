@@ -170,6 +170,40 @@ func TestGroupsFillSlots(t *testing.T) {
 	}
 }
 
+// Pieces of any sizes go in as many groups as it takes, also if a group ends with the last byte of
+// its slot, behind which nothing is.
+func TestGroupsOfOddSizes(t *testing.T) {
+	slot := testutil.Scratch(t, SlotSize)
+	require.Equal(t, SlotSize, cap(slot))
+	local := testutil.Scratch(t, 2*SlotSize)
+	for _, sizes := range [][]int{
+		{16352, 16353, 7},
+		{16352, -16321, 7}, // its second list does
+	} {
+		for _, get := range []bool{false, true} {
+			var ps []Piece
+			total, at := 0, uint64(1<<20)
+			for _, n := range sizes {
+				if n < 0 { // before the one that precedes it
+					n, at = -n, at-1<<19
+				}
+				ps = append(ps, Piece{Addr: at, Len: uint64(n), Key: 5})
+				total, at = total+n, at+uint64(n)+8
+			}
+			var g Grouper
+			moved := 0
+			for c := cursor(local, ps...); !c.Done(); {
+				g.View(c, 4, 1<<30)
+				n, pieces, bytes := g.Make(c, get, slot, 7)
+				require.Positive(t, pieces, "%v", sizes)
+				require.LessOrEqual(t, n, SlotSize, "%v", sizes)
+				moved += bytes
+			}
+			require.Equal(t, total, moved, "%v", sizes)
+		}
+	}
+}
+
 // What is refused changes no byte, nor does what is behind it; what was before it is done.
 func TestGroupRefusals(t *testing.T) {
 	x := newTarget(t)
