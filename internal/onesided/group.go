@@ -18,7 +18,8 @@ import (
 const (
 	groupVersion = 2 // 1: in smaller slots
 	groupHeader  = 24
-	listHeader   = 8 // before each list
+	listHeader   = 8              // before each list
+	listSpace    = listHeader + 7 // around each list and its data: zeros up to a multiple of 8 follow
 
 	// GroupPieces bounds the pieces of a group: more pieces, of a few bytes each, would
 	// take the target longer than a full slot of data.
@@ -61,12 +62,13 @@ type Grouper struct {
 	first   []int        // index in pieces of the first piece of each entry
 }
 
-// View computes the next requests of c, as many as one group can hold, and returns their
-// number and bytes. c does not move. pieces and limit are those of Cursor.Next.
+// View computes the next requests of c, as many as one group may hold, and returns their
+// number and bytes. A group holds at least the first of them. c does not move. pieces and
+// limit are those of Cursor.Next.
 func (g *Grouper) View(c *Cursor, pieces int, limit uint64) (n, bytes int) {
 	g.entries, g.marks, g.pieces, g.first = g.entries[:0], g.marks[:0], g.pieces[:0], g.first[:0]
 	at := c.Mark()
-	room := uint64(SlotSize - groupHeader - listHeader - gather.ListMin)
+	room := uint64(SlotSize - groupHeader - listSpace - gather.ListMin)
 	for !c.Done() && len(g.entries) < GroupPieces {
 		from := len(g.pieces)
 		for range pieces {
@@ -114,7 +116,7 @@ func (g *Grouper) make(c *Cursor, kind byte, how Combining, slot []byte, rkey ui
 	}
 	done := 0
 	for done < len(g.entries) {
-		room := len(slot) - len(b) - listHeader - 7 // and zero padding
+		room := len(slot) - len(b) - listSpace
 		if how.Fetch {
 			room -= bytes
 		}

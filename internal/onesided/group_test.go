@@ -170,8 +170,8 @@ func TestGroupsFillSlots(t *testing.T) {
 	}
 }
 
-// Pieces of any sizes go in as many groups as it takes, also if a group ends with the last byte of
-// its slot, behind which nothing is.
+// A group that View finds moves at least its first piece. It may end with the last byte of its slot,
+// behind which nothing is.
 func TestGroupsOfOddSizes(t *testing.T) {
 	slot := testutil.Scratch(t, SlotSize)
 	require.Equal(t, SlotSize, cap(slot))
@@ -179,6 +179,8 @@ func TestGroupsOfOddSizes(t *testing.T) {
 	for _, sizes := range [][]int{
 		{16352, 16353, 7},
 		{16352, -16321, 7}, // its second list does
+		{32705, 1},         // the first alone fills it
+		{32706, 1},         // no piece fits
 	} {
 		for _, get := range []bool{false, true} {
 			var ps []Piece
@@ -191,15 +193,14 @@ func TestGroupsOfOddSizes(t *testing.T) {
 				total, at = total+n, at+uint64(n)+8
 			}
 			var g Grouper
-			moved := 0
-			for c := cursor(local, ps...); !c.Done(); {
-				g.View(c, 4, 1<<30)
+			c, moved := cursor(local, ps...), 0
+			for k, _ := g.View(c, 4, 1<<30); k > 0; k, _ = g.View(c, 4, 1<<30) {
 				n, pieces, bytes := g.Make(c, get, slot, 7)
 				require.Positive(t, pieces, "%v", sizes)
 				require.LessOrEqual(t, n, SlotSize, "%v", sizes)
 				moved += bytes
 			}
-			require.Equal(t, total, moved, "%v", sizes)
+			require.Equal(t, sizes[0] < 32706, moved == total, "%v", sizes)
 		}
 	}
 }
