@@ -329,12 +329,12 @@ type Direct interface {
 	// Reach returns n bytes of the peer's memory to which its key grants this access, for the
 	// caller to load from and store to, in order behind everything posted. It returns nil
 	// where Do would return false. The bytes may be used until the next call of a method of
-	// the link or of one of its endpoints, other than Reach and Local. A call of Stored must
-	// follow, one for any number of them; Region.Close may wait for it.
+	// the link or of one of its endpoints, other than Local: the next Reach may unmap them. A
+	// call of Stored must follow, one for any number of them; Region.Close may wait for it.
 	Reach(need Access, rkey uint32, addr uint64, n int) []byte
 
 	// Local returns the memory of a local piece, or nil if a request that needs these rights
-	// must not name it. It is valid as long as the result of Reach.
+	// must not name it. It is valid as long as the result of Reach, and over calls of Reach.
 	Local(need Access, piece SGE) []byte
 
 	// Stored ends the use of the result of Reach: it wakes the peer if it sleeps and, with quiet,

@@ -88,7 +88,7 @@ func (q *Queue) TryRMW(addr uint64, rkey uint32, m *onesided.RMW) (receipt, held
 
 // TrySignal is q.TryMove for a put of at most InlineMax checked bytes, or of none, that ends
 // with a signal: the word at flag, which is checked as well, becomes v or, with add, gets v
-// added.
+// added. If it returns 0 because the peer withdraws the word meanwhile, the data may be in place.
 // Hot path.
 func TrySignal(q *Queue, sge fabric.SGE, addr uint64, rkey uint32, flag uint64, flagKey uint32, add bool, v uint64) (receipt uint64) {
 	e := q.eng
@@ -101,7 +101,13 @@ func TrySignal(q *Queue, sge fabric.SGE, addr uint64, rkey uint32, flag uint64, 
 			need = fabric.AccessRemoteAtomic
 		}
 		if mem := q.mapped.Reach(need, flagKey, flag, 8); mem != nil {
-			if sge.Len == 0 || q.mapped.write(sge, addr, rkey) {
+			if sge.Len > 0 {
+				mem = nil
+				if q.mapped.write(sge, addr, rkey) {
+					mem = q.mapped.Reach(need, flagKey, flag, 8) // again: to reach the data may have unmapped it
+				}
+			}
+			if mem != nil {
 				if add {
 					m := onesided.RMW{Func: onesided.Add, Arg: v}
 					m.Do(mem)

@@ -215,6 +215,46 @@ func (v *veiled) Reach(need fabric.Access, rkey uint32, addr uint64, n int) []by
 	return v.Direct.Reach(need, rkey, addr, n)
 }
 
+// renewing is memory of a peer that replaces a region by another, key, when the latter is first reached.
+type renewing struct {
+	fabric.Direct
+	key   uint32
+	renew func() (rkey uint32, addr uint64)
+}
+
+func (r *renewing) Reach(need fabric.Access, rkey uint32, addr uint64, n int) []byte {
+	if rkey == r.key {
+		rkey, addr = r.renew()
+	}
+	return r.Direct.Reach(need, rkey, addr, n)
+}
+
+// The word of a signal is not touched if the peer has withdrawn it while the data was put.
+func TestSignalOfAWordThatIsWithdrawn(t *testing.T) {
+	a, b, there := mappedPair(t, false)
+	k := there.Key()
+	var data *mr.Registration
+	var err error
+	r := &renewing{key: ^uint32(0)}
+	r.renew = func() (uint32, uint64) {
+		require.NoError(t, there.Close())
+		data, err = b.Memory.Alloc(2*longBytes, fabric.AccessAll, 0) // does not fit where the word was
+		require.NoError(t, err)
+		return data.Key().RKeys[0], data.Key().Addr
+	}
+	a.Prog.Do(func() { r.Direct, a.Queue.mapped.Direct = a.Queue.mapped.Direct, r })
+	testutil.Fill(a.region.Bytes()[:64], 1, 0)
+	sge := fabric.NewSGE(a.region.Bytes()[:64], a.region.LKey(0))
+	var receipt uint64
+	testutil.Eventually(t, testutil.Limit, func() bool { // the progress goroutine may own the engine
+		receipt = TrySignal(&a.Queue, sge, 0, r.key, k.Addr, k.RKeys[0], false, 1)
+		return data != nil
+	}, "the data to be put")
+	require.Zero(t, receipt)
+	require.Equal(t, a.region.Bytes()[:64], data.Bytes()[:64])
+	require.Equal(t, make([]byte, 64), data.Bytes()[64:128])
+}
+
 // An accumulate on memory that has been mapped meanwhile does not overtake those that the target
 // executes.
 func TestAccumulatesKeepTheirOrderWhenMemoryIsMapped(t *testing.T) {
