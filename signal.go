@@ -41,14 +41,14 @@ const (
 // aligned to 8 bytes (ErrAlign), by op with value. A goroutine of the target that sees the
 // change by WaitSignal also sees the data, and is woken if it sleeps there. The request is
 // complete when both have taken place. PutSignal posts data and signal to the link
-// together. It does not allocate or block.
+// together. With a zero Buffer there is no data. It does not allocate or block.
 // Hot path.
 func (p *Peer) PutSignal(dst Remote, src Buffer, sig Remote, op SignalOp, value uint64) Request {
 	if r := trySignal(p, dst, src, sig, op, value); r.eng != nil {
 		return r
 	}
 	o := initiator.New(&p.one, initiator.PutSignal)
-	if src.region != nil {
+	if src != (Buffer{}) {
 		if err := p.data(o, dst, src); err != nil {
 			return p.drop(o, err)
 		}
@@ -66,7 +66,7 @@ func trySignal(p *Peer, dst Remote, src Buffer, sig Remote, op SignalOp, value u
 	if uint(src.n) > initiator.InlineMax || op > SignalAdd || !p.tries() {
 		return Request{}
 	}
-	if src.n == 0 && src.region != nil {
+	if src.n == 0 && src != (Buffer{}) {
 		return Request{} // PutSignal checks both ends of an empty range
 	}
 	var sge fabric.SGE

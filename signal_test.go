@@ -203,6 +203,7 @@ func TestSignalRefusals(t *testing.T) {
 		{p.PutSignal(keys[1].At(65), m.Slice(0, 0), keys[1].At(0), SignalSet, 1), ErrBounds},
 		{p.PutSignal(keys[0].At(0), m.Slice(0, 0), keys[1].At(0), SignalSet, 1), ErrWrongPeer},
 		{p.PutSignal(keys[1].At(0), mems[1].Slice(0, 0), keys[1].At(0), SignalSet, 1), ErrForeign},
+		{p.PutSignal(keys[1].At(0), (*Region)(nil).Slice(0, 8), keys[1].At(0), SignalSet, 1), ErrForeign},
 		{es[0].AwaitSignal(m.Slice(0, 4), EQ, 0).Request, ErrLength},
 		{es[0].AwaitSignal(m.Slice(4, 8), EQ, 0).Request, ErrAlign},
 		{es[0].AwaitSignal(m.Slice(60, 8), EQ, 0).Request, ErrBounds},
