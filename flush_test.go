@@ -78,6 +78,47 @@ func TestFlushTellsWhatWasForgotten(t *testing.T) {
 	})
 }
 
+// A flush whose context ends, and a window that is freed, leave the errors of forgotten
+// operations to the next flush.
+func TestErrorsOutliveFlushes(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		over, end := context.WithCancel(ctx)
+		end()
+		mems, keys := share(t, es, 4096)
+		p := es[0].Peer(1)
+		forget := func() { p.Put(keys[1].At(4096), mems[0].Slice(0, 8)).Forget() }
+
+		testutil.Eventually(t, testutil.Limit, es[1].prog.Hold, "rank 1 does not connect")
+		forget()
+		put := p.Put(keys[1].At(0), mems[0].Slice(0, 8))
+		require.ErrorIs(t, es[0].FlushAll(over), context.Canceled)
+		es[1].prog.Disown()
+		require.NoError(t, put.Wait(ctx))
+		require.ErrorIs(t, es[0].FlushAll(ctx), ErrBounds)
+		require.NoError(t, es[0].FlushAll(ctx))
+
+		joined, err := JoinWindow(es[0], mems[0], []int{1}, keys[1:])
+		require.NoError(t, err)
+		forget()
+		require.NoError(t, joined.Free(ctx))
+		require.ErrorIs(t, p.Flush().Wait(ctx), ErrBounds)
+
+		together(t, es, func(ctx context.Context, e *Engine) error {
+			w, err := e.Window(ctx, 8)
+			if err != nil {
+				return err
+			}
+			if e == es[0] {
+				forget()
+			}
+			return w.Free(ctx)
+		})
+		require.ErrorIs(t, es[0].FlushAll(ctx), ErrBounds)
+		require.NoError(t, es[0].FlushAll(ctx))
+	})
+}
+
 // A fenced put does not overtake the get before it, on any link.
 func TestFence(t *testing.T) {
 	onAll(t, 2, func(t *testing.T, es []*Engine) {

@@ -159,12 +159,8 @@ func WaitAll(ctx context.Context, reqs ...Request) error {
 	if trace.IsEnabled() {
 		defer trace.StartRegion(ctx, regionWait+"all").End() //hot:allow while tracing only
 	}
-	for i := range reqs {
-		if r := &reqs[i]; r.waitable() {
-			if err := r.eng.prog.Wait(ctx, &r.op.Waiter); err != nil {
-				return waitError(err)
-			}
-		}
+	if err := waitEnds(ctx, reqs...); err != nil {
+		return err
 	}
 	var all error
 	for i := range reqs {
@@ -176,6 +172,20 @@ func WaitAll(ctx context.Context, reqs ...Request) error {
 		all = joined(all, err)
 	}
 	return all
+}
+
+// waitEnds waits until all requests are complete, and uses up none of them. The error is that of
+// the wait.
+// Hot path.
+func waitEnds(ctx context.Context, reqs ...Request) error {
+	for i := range reqs {
+		if r := &reqs[i]; r.waitable() {
+			if err := r.eng.prog.Wait(ctx, &r.op.Waiter); err != nil {
+				return waitError(err)
+			}
+		}
+	}
+	return nil
 }
 
 // WaitAny waits until one of the requests is complete and returns its index. Then call

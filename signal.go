@@ -276,40 +276,46 @@ func (p *Peer) Fence() {
 }
 
 // FlushAll flushes all peers and waits for the flushes. It returns their joined errors, the
-// error of ctx, or ErrClosed.
-func (e *Engine) FlushAll(ctx context.Context) error {
+// error of ctx, or ErrClosed. If ctx ends first, no error is lost: the next flush of the peer
+// returns it.
+func (e *Engine) FlushAll(ctx context.Context) error { return flush(ctx, e, e.peers, WaitAll) }
+
+// flush posts a flush of each of the peers that has something to wait for or to report, and
+// calls wait. The errors of flushes that wait does not use up go to the next ones.
+func flush(ctx context.Context, e *Engine, peers []*Peer, wait func(context.Context, ...Request) error) error {
 	if e.closed.Load() {
 		return ErrClosed
 	}
-	var busy []*Peer
+	var reqs []Request
+	for _, p := range having(e, peers, (*initiator.Queue).Unflushed) {
+		reqs = append(reqs, p.Flush())
+	}
+	err := wait(ctx, reqs...)
+	for _, r := range reqs {
+		if r.waitable() {
+			r.Forget()
+		}
+	}
+	return err
+}
+
+// having returns those of the peers for whose operations has returns true.
+func having(e *Engine, peers []*Peer, has func(*initiator.Queue) bool) (ps []*Peer) {
 	e.prog.Do(func() {
 		e.proto.inbox.TakeOver()
-		for _, p := range e.peers {
-			if p.one.Unflushed() {
-				busy = append(busy, p)
+		for _, p := range peers {
+			if has(&p.one) {
+				ps = append(ps, p)
 			}
 		}
 	})
-	reqs := make([]Request, len(busy))
-	for i, p := range busy {
-		reqs[i] = p.Flush()
-	}
-	return WaitAll(ctx, reqs...)
+	return ps
 }
 
 // FenceAll calls Fence for every peer. It does not order operations with different peers
 // among each other: wait for those.
 func (e *Engine) FenceAll() {
-	var busy []*Peer
-	e.prog.Do(func() {
-		e.proto.inbox.TakeOver()
-		for _, p := range e.peers {
-			if p.one.Busy() {
-				busy = append(busy, p)
-			}
-		}
-	})
-	for _, p := range busy {
+	for _, p := range having(e, e.peers, (*initiator.Queue).Busy) {
 		p.Fence()
 	}
 }

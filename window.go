@@ -136,8 +136,8 @@ func (w *Window) Region() *Region { return w.mem }
 
 // Free waits until all operations of this rank with its peers are complete and all ranks
 // have called Free, and then releases the memory. It does not report errors of those
-// operations: their requests do. Ranks must free windows in the same order; otherwise the
-// error wraps ErrOutOfStep, and nothing is released.
+// operations: their requests do, and the next flush of the peer. Ranks must free windows in
+// the same order; otherwise the error wraps ErrOutOfStep, and nothing is released.
 //
 // If a rank's ctx ends before that, Free is given up on all ranks, as described at
 // Engine.Window, and the window is unchanged: call Free again. If a rank is gone, Free
@@ -149,9 +149,13 @@ func (w *Window) Free(ctx context.Context) error {
 		return w.release()
 	}
 	if w.ranks != nil {
-		return w.flush(ctx)
+		peers := make([]*Peer, len(w.ranks))
+		for i, r := range w.ranks {
+			peers[i] = w.eng.Peer(r)
+		}
+		return flush(ctx, w.eng, peers, waitEnds)
 	}
-	_ = w.eng.FlushAll(ctx)
+	_ = flush(ctx, w.eng, w.eng.peers, waitEnds)
 	mine := binary.AppendUvarint(nil, w.number)
 	_, all, err := w.freeing.together(ctx, w.eng, "free", w, func() ([]byte, *Region) { return mine, nil })
 	for r, b := range all {
@@ -167,15 +171,6 @@ func (w *Window) Free(ctx context.Context) error {
 		err = fmt.Errorf("rma: free window: %w", err)
 	}
 	return errors.Join(err, w.release())
-}
-
-// flush waits until all operations with the ranks of a window that JoinWindow made are complete.
-func (w *Window) flush(ctx context.Context) error {
-	rs := make([]Request, len(w.ranks))
-	for i, r := range w.ranks {
-		rs[i] = w.eng.Peer(r).Flush()
-	}
-	return WaitAll(ctx, rs...)
 }
 
 func (w *Window) release() error {

@@ -96,8 +96,8 @@ func newWindow(ctx context.Context, t *Team, mem *rma.Region, owned bool, failed
 
 // Free waits until all operations of this rank with the ranks of the team are complete and all
 // ranks have called Free, and then releases the memory. It does not report errors of those
-// operations: their requests do. Ranks must free windows in the same order; otherwise the error
-// wraps rma.ErrOutOfStep, and nothing is released.
+// operations: their requests do, and the next flush of the peer. Ranks must free windows in the
+// same order; otherwise the error wraps rma.ErrOutOfStep, and nothing is released.
 //
 // If the team is revoked or closed, or becomes so because ctx ends or a rank is lost, Free says so,
 // and releases the memory without waiting for the others. An error that wraps rma.ErrInUse means

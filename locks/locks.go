@@ -184,12 +184,13 @@ func (h *Held) ID() ID { return h.id }
 func (h *Held) Unlock(ctx context.Context) error {
 	l := h.l
 	err := l.eng.FlushAll(ctx)
+	var pe *rma.PeerError // of an operation: ctx may have ended since
 	var out []outgoing
 	l.mu.Lock()
 	switch {
 	case h.state == over:
 		err = h.err
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && !errors.As(err, &pe):
 		err = ctx.Err()
 	default:
 		l.end(h, ErrNotHeld)

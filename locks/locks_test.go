@@ -168,6 +168,33 @@ func TestLocksGivenUpAreBounded(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 }
 
+// If the context of Unlock ends, the next Unlock returns the errors of the operations under the
+// lock.
+func TestUnlockAgain(t *testing.T) {
+	es := jobtest.Open(t, 2, "shm")
+	ls := serve(t, es)
+	ctx := testutil.Context(t, testutil.Limit)
+	over, end := context.WithCancel(ctx)
+	end()
+	mem, err := es[1].Alloc(4096)
+	require.NoError(t, err)
+	called, open := make(chan struct{}), make(chan struct{})
+	_, err = es[1].Handle(0, func(rma.Envelope, [][]byte) { close(called); <-open }) // in the progress engine
+	require.NoError(t, err)
+	go es[1].Peer(1).Send(nil)
+	<-called // rank 1 does not connect
+	h, err := ls[0].Lock(ctx, ID{})
+	require.NoError(t, err)
+	p := es[0].Peer(1)
+	p.PutBytes(mem.Key().At(mem.Key().Len()), []byte{1}).Forget()
+	put := p.PutBytes(mem.Key().At(0), []byte{1})
+	require.ErrorIs(t, h.Unlock(over), context.Canceled)
+	close(open)
+	require.NoError(t, put.Wait(ctx))
+	require.ErrorIs(t, h.Unlock(ctx), rma.ErrBounds)
+	require.ErrorIs(t, h.Unlock(ctx), ErrNotHeld)
+}
+
 // Operations that the application leaves incomplete, up to Config.Outstanding, do not stop
 // requests and releases of locks.
 func TestLocksBesideOutstanding(t *testing.T) {
