@@ -158,6 +158,31 @@ func TestHandlerCloseBesideClose(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
+// Close ends what workers of handlers wait for.
+func TestCloseEndsWaitsOfWorkers(t *testing.T) {
+	for what, wait := range map[string]func(context.Context, *Engine) error{
+		"event":   func(ctx context.Context, e *Engine) error { return e.NewEvent().Wait(ctx) },
+		"barrier": func(ctx context.Context, e *Engine) error { return e.Barrier(ctx) },
+		"window":  func(ctx context.Context, e *Engine) error { _, err := e.Window(ctx, 8); return err },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			e := open(t, 2, "shm")[1]
+			ctx := testutil.Context(t, testutil.Limit)
+			entered, got := make(chan struct{}), make(chan error, 1)
+			_, err := e.HandleWith(HandlerOptions{Workers: 1}, func(Envelope, [][]byte) {
+				close(entered)
+				got <- wait(ctx, e)
+			})
+			require.NoError(t, err)
+			e.Peer(1).Send(nil).Forget()
+			<-entered
+			require.NoError(t, e.Close())
+			require.ErrorIs(t, <-got, ErrClosed)
+		})
+	}
+}
+
 // Once connected, Unaided reports whether the link accesses the peer's memory without its
 // process.
 func TestUnaided(t *testing.T) {

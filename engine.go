@@ -242,7 +242,6 @@ func closeLimit(e *Engine) time.Duration { return max(closeTime, e.cfg.PeerTimeo
 // leave ends all connections, and the operations that wait for them. It returns when the
 // links have returned all requests.
 func (e *Engine) leave() error {
-	var errs []error
 	e.prog.Do(e.disconnect)
 	inflight := 0
 	if !await(e.prog, closeLimit(e), func() bool {
@@ -252,8 +251,15 @@ func (e *Engine) leave() error {
 		}
 		return inflight == 0
 	}) {
-		errs = append(errs, fmt.Errorf("%d requests have not completed", inflight))
+		return fmt.Errorf("%d requests have not completed", inflight)
 	}
+	return nil
+}
+
+// dismiss ends the workers of handlers. It follows the end of the progress engine, which ends
+// what they wait for, and precedes the release of memory that they may use.
+func dismiss(e *Engine) error {
+	e.job.End() // they may wait for all ranks
 	e.mu.Lock()
 	handlers := e.handlers
 	e.handlers = nil // from here on Handler.Close removes nothing
@@ -261,7 +267,7 @@ func (e *Engine) leave() error {
 	for _, h := range handlers {
 		h.stop()
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // part calls the functions registered with BeforeClose.

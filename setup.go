@@ -83,6 +83,7 @@ func setup(ctx context.Context, e *Engine, o bringup.Config) (err error) {
 	if e.prog, err = progress.New(e.links, e.proto, e.bringup.SpinPolicy(), e.bringup.Home(), load); err != nil {
 		return err
 	}
+	e.opened.add(func() error { return dismiss(e) })
 	e.opened.add(e.prog.Close)
 	e.opened.add(e.leave)
 	e.proto.one.Start(e.prog, e.memory)

@@ -365,6 +365,10 @@ func (j *Job) Hung(rank int, why string) error {
 	return j.write(message{typ: msgHung, rank: uint32(rank), text: why})
 }
 
+// End makes calls in progress, and later ones, fail with ErrClosed. The other ranks notice
+// nothing before Close.
+func (j *Job) End() { j.fail(ErrClosed) }
+
 // Close leaves the job. Calls in progress fail with ErrClosed. Idempotent.
 func (j *Job) Close() error {
 	j.mu.Lock()
