@@ -3,6 +3,7 @@
 package progress
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,6 +48,35 @@ func TestBusyLoopLetsOthersIn(t *testing.T) {
 	testutil.Eventually(t, 20*time.Second, func() bool { return p.rounds.Load() > before+1000 }, "rounds again")
 	for range 100 {
 		e.Do(func() {})
+	}
+}
+
+// A wait that gives way to goroutines in Do ends nevertheless, however many of them there are.
+func TestAWaitThatGivesWayEnds(t *testing.T) {
+	p := &busy{}
+	e, err := New(nil, p, cpu.Default(), cpu.NoHome, 1) // never started
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	e.want.Add(1)
+	defer e.want.Add(-1)
+	for what, end := range map[string]func(*Waiter, context.CancelFunc){
+		"context": func(_ *Waiter, cancel context.CancelFunc) { cancel() },
+		"work":    func(w *Waiter, _ context.CancelFunc) { w.Finish() },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var w Waiter
+		w.Init()
+		before, ended := p.rounds.Load(), make(chan error, 1)
+		go func() { ended <- e.Wait(ctx, &w) }()
+		testutil.Eventually(t, testutil.Limit, func() bool { return p.rounds.Load() > before }, "it drives")
+		end(&w, cancel)
+		testutil.Within(t, testutil.Limit, what, func() { err = <-ended })
+		if what == "work" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, context.Canceled)
+		}
 	}
 }
 

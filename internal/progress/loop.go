@@ -129,7 +129,9 @@ func (l *loop) round() (mine bool) {
 	l.polled(busy)
 	d := e.drives
 	e.release()
-	e.letIn()
+	for e.want.Load() > 0 {
+		giveWay()
+	}
 	l.acc.rounds++
 	switch parked := e.parked.Load() > 0; {
 	case d != l.seen && !parked:
@@ -178,14 +180,12 @@ func (l *loop) polled(busy bool) {
 	l.slept = false
 }
 
-// letIn lets goroutines that wait in Do have the engine first. A goroutine that polls
-// continuously leaves them only a moment between two rounds, which they may miss for as
-// long as the links are busy.
-func (e *Engine) letIn() {
-	for e.want.Load() > 0 {
-		cpu.Yield()
-		runtime.Gosched()
-	}
+// giveWay gives a goroutine that waits in Do time to take the engine first. One that polls
+// continuously leaves it only a moment between two rounds, which it may miss for as long as
+// the links are busy.
+func giveWay() {
+	cpu.Yield()
+	runtime.Gosched()
 }
 
 // driven reports whether an application goroutine keeps ownership for longer than it takes

@@ -100,10 +100,12 @@ func (a *aim) done() bool {
 }
 
 // await drives the links, or contends for them, or naps, until a is done or the caller should park.
+// Others may interrupt each way before it looks at ctx, however often.
 func (e *Engine) await(ctx context.Context, a *aim, l Poller) {
 	defer Crash()
 	naps := newNapper(e)
-	for tries := 0; !a.done(); {
+	tries := 0
+	for first := true; !a.done() && (first || ctx.Err() == nil); first = false {
 		if e.tryLock(ownerApp) {
 			e.drives++
 			naps.sp.Holds = true
@@ -115,7 +117,9 @@ func (e *Engine) await(ctx context.Context, a *aim, l Poller) {
 			}
 			e.release()
 			if end == driveLet {
-				e.letIn()
+				for e.want.Load() > 0 && !a.done() && ctx.Err() == nil {
+					giveWay()
+				}
 				continue
 			}
 			if end == driveTired {
