@@ -190,7 +190,7 @@ func (c *Contention) yield() (late bool) {
 // takeTurns remembers that yields run threads that yield soon, if the next one does, which the
 // caller, or another wait, makes after a poll: the thread that has run may have answered.
 func (c *Contention) takeTurns() {
-	if c.sure.Add(-1) < 0 {
+	if c.sure.Load() <= 0 || c.sure.Add(-1) < 0 { // not lower and lower: it would wrap
 		c.asked.Store(true)
 		return
 	}

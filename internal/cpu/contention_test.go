@@ -247,6 +247,10 @@ func TestSlowYieldsAreNoTurns(t *testing.T) {
 	require.Equal(t, 10, looks)
 
 	c.turns.Store(0)
+	c.sure.Store(math.MinInt32)
+	require.False(t, slow(), "however many there have been")
+
+	c.turns.Store(0)
 	c.sure.Store(0)
 	known = false
 	require.False(t, slow())
