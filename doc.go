@@ -109,6 +109,17 @@
 // [RecvBatch]. A panic in a handler or another callback ends the process, even if a goroutine
 // that waits, and therefore runs it, recovers panics.
 //
+// # testing/synctest
+//
+// An engine that was opened outside may be used in a bubble: memory, one-sided operations,
+// flushes, waits for signals and an [Event], messages with requests or a [Receiver], and the
+// connections of rmanet. A goroutine that waits stops the bubble's clock.
+//
+// All else belongs outside: handlers, [Engine.Watch] and [WatchRails], [Engine.Barrier] and
+// the other calls of all ranks, [Peer.Reset], [Engine.Close], and packages coll and locks.
+// Some make channels that goroutines outside use, for which the runtime ends the process.
+// Callbacks may run outside, so they must not use channels of the bubble either.
+//
 // # Stability
 //
 // Applications import this package, and for more: coll (collective operations), locks, and

@@ -63,7 +63,7 @@ func Open(ctx context.Context, cfg *Config) (*Engine, error) {
 
 // errBubble rejects a bubble of testing/synctest: its clock would stand still while the
 // engine's goroutines wait for peers, and these would wait for the clock.
-var errBubble = errors.New("inside a testing/synctest bubble: open the engine before synctest.Test, and use it inside")
+var errBubble = errors.New("inside a testing/synctest bubble: open the engine before synctest.Test; the documentation of package rma says what may be used inside")
 
 // setup opens the links that the job needs, and measures them. Connections are made later,
 // at the first operation with a peer, except between the pairs that measure. Every step

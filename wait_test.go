@@ -2,8 +2,10 @@ package rma
 
 import (
 	"context"
+	"encoding/binary"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -154,5 +156,56 @@ func TestThenLen(t *testing.T) {
 		require.ErrorIs(t, (<-results).err, ErrRequestUsed)
 		require.NoError(t, es[0].Peer(1).SendTag(7, make([]byte, 9)).Wait(ctx))
 		require.ErrorIs(t, (<-results).err, ErrShortBuffer)
+	})
+}
+
+// Operations, messages and waits work in a bubble, with engines that were opened outside, and
+// leave nothing of it behind in these.
+func TestInABubble(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		es := open(t, 2, fabric)
+		mems, keys := share(t, es, 4096)
+		use := func(t *testing.T) {
+			ctx := context.Background()
+			mem, err := es[0].Alloc(8)
+			require.NoError(t, err)
+			p, ev := es[0].Peer(1), es[0].NewEvent()
+			before := binary.NativeEndian.Uint64(mems[1].Bytes()[256:])
+			for i := range uint64(100) {
+				binary.NativeEndian.PutUint64(mem.Bytes(), i)
+				require.NoError(t, p.Put(keys[1].At(64), mem.Slice(0, 8)).Wait(ctx))
+				_, err := p.FetchAdd(keys[1].At(128), 1).Wait(ctx)
+				require.NoError(t, err)
+				get := p.Get(mem.Slice(0, 8), keys[1].At(64))
+				_, err = WaitAny(ctx, get)
+				require.NoError(t, err)
+				require.NoError(t, get.Wait(ctx))
+				require.Equal(t, i, binary.NativeEndian.Uint64(mem.Bytes()))
+
+				met := make(chan error, 1)
+				go func() {
+					_, err := es[1].WaitSignal(ctx, mems[1].Slice(256, 8), EQ, before+i+1)
+					met <- err
+				}()
+				p.Signal(keys[1].At(256), SignalAdd, 1).Forget()
+				require.NoError(t, <-met)
+
+				recv := es[1].Peer(0).Recv(make([]byte, 8))
+				require.NoError(t, p.Send([]byte{1}).Wait(ctx))
+				_, err = recv.Wait(ctx)
+				require.NoError(t, err)
+				require.NoError(t, es[0].FlushAll(ctx))
+
+				ev.Reset()
+				go ev.Set()
+				require.NoError(t, ev.Wait(ctx))
+			}
+			require.NoError(t, mem.Close())
+		}
+		synctest.Test(t, use)
+		use(t)
+		for _, e := range es {
+			require.NoError(t, e.Close())
+		}
 	})
 }

@@ -78,7 +78,8 @@
 //
 // Connections of an engine that was opened outside may be made and used in a bubble. They
 // behave as sockets do there: a goroutine that waits for one stops the bubble's clock, and
-// deadlines are measured by the real clock.
+// deadlines are measured by the real clock. Not everything else of the engine may be used
+// there: see package rma.
 //
 // # Hostile peers
 //
