@@ -147,7 +147,7 @@ func (b *sharer) bcast(root int, m mem) {
 		most = max(1, most/b.elem) * b.elem
 	}
 	pace := (most + 63) &^ 63
-	slots := 2 * b.quarter / pace
+	slots := 2 * b.quarter / pace &^ 1 // whole halves, as they are told and heard
 	chunks := max(1, (m.n+most-1)/most)
 	for i := range chunks {
 		part := m.part(i*most, min(most, m.n-i*most))
