@@ -151,7 +151,7 @@ func build(pr *problem) *schedule {
 	b.figures = pr.figures
 	b.folds = pr.size <= inlineMax && pr.count*uint64(pr.size) <= foldTotal
 	if b.s.most = pr.most; pr.alg == algHierarchy {
-		b.levels = &levels{b, pr.hosts, pr.hosts.between(pr.kind, int(pr.count)*int(pr.size))}
+		b.levels = &levels{b, pr.hosts, pr.hosts.between(pr.kind, int(pr.count)*int(pr.size), pr.inOrder)}
 		b.levels.perform(pr)
 	} else {
 		b.perform(pr)

@@ -63,7 +63,8 @@ func input(seed uint64, rank, n int) []int64 {
 	return out
 }
 
-// affine is x → a·x + b, whose composition is associative and not commutative.
+// affine is x → a·x + b, whose composition is associative and not commutative, unless both have the same
+// fixed point: those of affines differ.
 type affine struct{ A, B uint32 }
 
 // compose sets dst to dst, then src.
@@ -76,7 +77,7 @@ func compose(dst, src []affine) {
 func affines(seed uint64, rank, n int) []affine {
 	out := make([]affine, n)
 	for i, v := range input(seed, rank, n) {
-		out[i] = affine{uint32(v)*2 + 1, uint32(v) * 7}
+		out[i] = affine{uint32(v)*2 + 1, uint32(v)*uint32(v) + 1}
 	}
 	return out
 }

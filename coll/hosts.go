@@ -104,11 +104,11 @@ func (h *hosts) leaders(root int) []int {
 
 // between returns the algorithm by which the leaders perform their part of an operation of n
 // bytes: one of few messages or, for large data, one in which no rank sends all of it more than
-// once.
-func (h *hosts) between(k kind, n int) algorithm {
+// once, unless the order of the operands is to be kept.
+func (h *hosts) between(k kind, n int, inOrder bool) algorithm {
 	p := len(h.ranks)
 	switch {
-	case k == kindAllreduce && (n <= fewMessages || p == 2): // of two, each sends the data once in any way
+	case k == kindAllreduce && (n <= fewMessages || p == 2 || inOrder): // of two, each sends the data once in any way
 		return algDoubling
 	case k == kindAllreduce && p&(p-1) == 0:
 		return algHalving
