@@ -179,7 +179,7 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 	if f == nil {
 		return 0, false
 	}
-	q := question{pr.kind, pr.inOrder, boards, class(n * int(pr.size))}
+	q := question{pr.kind, pr.inOrder, boards, class(min(n*int(pr.size), mostBytes))}
 	if known := t.answers.Load(); known != nil {
 		if a, ok := (*known)[q]; ok {
 			pr.most = a.most
@@ -207,6 +207,10 @@ func (t *team) chooseBy(f *figures, pr *problem, tag uint32) (a algorithm, ok bo
 		}
 	}
 }
+
+// mostBytes is the size up to which algorithms are predicted: the schedules of large operations have a
+// step for each 64 KiB, and are ordered by their rates alone.
+const mostBytes = 64 << 20
 
 // class returns the class of a number of bytes: the position of its first bit, and the two
 // bits behind it.

@@ -89,6 +89,9 @@ func (f *figures) estimate(c call, p, n int) float64 {
 // problemOf returns the problem of a rank in a call of n elements that is not in place.
 func problemOf(c call, rank, p, n int, on *hosts) *problem {
 	size := int(c.size)
+	if c.count = uint64(n); c.kind == kindReduceScatterv { // not that of the call which asks: other calls get the answer too
+		c.count *= uint64(p)
+	}
 	blocks := func(buf int32) []mem {
 		out := make([]mem, p)
 		for r := range out {

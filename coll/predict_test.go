@@ -158,6 +158,32 @@ func TestChoiceWithoutLock(t *testing.T) {
 		}
 	})
 	require.Zero(t, testing.AllocsPerRun(10, func() { c.choose(pr, 0) }))
+
+	// Larger operations are not predicted step by step.
+	pr.count = mostBytes / 8
+	c.choose(pr, 0)
+	answers := len(*c.answers.Load())
+	pr.count <<= 4
+	c.choose(pr, 0)
+	require.Len(t, *c.answers.Load(), answers)
+}
+
+// The prediction for a size does not depend on the call that asks for it first: all ranks keep the answer.
+func TestPredictionIsThatOfAllCallsOfItsSize(t *testing.T) {
+	p := sampling.Defaults("tcp")
+	f := figuresOf(&p, false, memoryRates{})
+	for k := kindBarrier; k < numKinds; k++ {
+		for _, n := range []int{1 << 10, 128 << 10, 256 << 10} {
+			estimates := func(count int) []estimate {
+				c := call{kind: k, size: 1, count: uint64(count)}
+				if k >= kindReduce && k <= kindReduceScatterv || k >= kindScan {
+					c.op = opSum
+				}
+				return f.estimates(c, available(c, byBoard{}, false), 5, n)
+			}
+			require.Equal(t, estimates(n), estimates(n/8), "%v of %d bytes, of 1 and of 8 each", k, n)
+		}
+	}
 }
 
 // Ranks that share processors take turns: a tree, in which data is passed on, then has no
