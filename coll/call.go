@@ -162,8 +162,10 @@ func StartAllreduce[T any](t *Team, send, recv []T, op Op[T]) *Request {
 }
 
 // Allreduce combines the elements of send of all ranks: recv[i] of every rank becomes the
-// reduction of all send[i], with the same bits on all ranks. A rank may pass its elements in
-// recv, with send nil or the same slice.
+// reduction of all send[i], with the same bits on all ranks; some algorithms combine two operands in
+// either order, so that which NaN results, and the last bits of a product of complex numbers or of a
+// function that is commutative but for rounding, may differ: FuncInOrder has one order. A rank may pass its
+// elements in recv, with send nil or the same slice.
 func Allreduce[T any](ctx context.Context, t *Team, send, recv []T, op Op[T]) error {
 	return StartAllreduce(t.blocking, send, recv, op).wait(ctx)
 }
