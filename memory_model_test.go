@@ -24,7 +24,7 @@ func TestMemoryModelNamesItsTests(t *testing.T) {
 	text, err := os.ReadFile("docs/memory-model.md")
 	require.NoError(t, err)
 	var files []string
-	for _, dir := range []string{"", "coll/", "fabric/shm/", "internal/initiator/", "mr/"} {
+	for _, dir := range []string{"", "coll/", "fabric/shm/", "internal/initiator/", "locks/", "mr/"} {
 		more, err := filepath.Glob(dir + "*_test.go")
 		require.NoError(t, err)
 		files = append(files, more...)
