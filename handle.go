@@ -214,18 +214,23 @@ func (h *Handler) serve(w *worker) {
 		case l := <-w.work:
 			parts[0] = l.buf
 			h.f(l.m, parts[:])
-			h.release(l.m)
-			w.mu.Lock()
-			w.n--
-			resume := w.stalled && w.n <= h.opt.Backlog/2
-			if resume {
-				w.stalled = false
-			}
-			w.mu.Unlock()
-			if resume {
-				h.resume()
-			}
+			h.handled(w, l.m)
 		}
+	}
+}
+
+// handled gives the places of a message back, its worker's as well, whether it was handled or lost.
+func (h *Handler) handled(w *worker, m Envelope) {
+	h.release(m)
+	w.mu.Lock()
+	w.n--
+	resume := w.stalled && w.n <= h.opt.Backlog/2
+	if resume {
+		w.stalled = false
+	}
+	w.mu.Unlock()
+	if resume {
+		h.resume()
 	}
 }
 
@@ -376,10 +381,7 @@ func (h *handlerEnd) pass(l *landed, s *sequence) {
 		w.work <- l // never blocks: the channel has room for every message admitted
 		return
 	}
-	(*Handler)(h).release(l.m)
-	w.mu.Lock()
-	w.n--
-	w.mu.Unlock()
+	(*Handler)(h).handled(w, l.m)
 }
 
 // Gone implements Receiver. Messages that were arriving end through Arrived.

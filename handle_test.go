@@ -513,6 +513,34 @@ func TestHandlerAfterReset(t *testing.T) {
 	})
 }
 
+// A message that was lost on its way gives its place at the worker back: another that was left for want of it is
+// offered again.
+func TestLostMessageMakesRoom(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, testutil.Limit)
+		es := open(t, 2, fabric)
+		got := make(chan int, 9)
+		h, err := es[1].HandleWith(HandlerOptions{Tag: 5, Workers: 1, Backlog: 1}, func(m Envelope, _ [][]byte) { got <- m.Len })
+		require.NoError(t, err)
+		end, m := (*handlerEnd)(h), Envelope{Tag: 5, Len: 2}
+		var lost Landing
+		es[1].prog.Do(func() { lost = end.Arriving(m, false) })
+		sent := es[0].Peer(1).SendTag(5, make([]byte, 8))
+		testutil.Eventually(t, testutil.Limit, func() (stalled bool) {
+			testutil.Holding(&h.workers[0].mu, func() { stalled = h.workers[0].stalled })
+			return stalled
+		}, "the message has no room")
+		es[1].prog.Do(func() { end.Arrived(m, lost.Token, nil, ErrPeerGone) })
+		require.NoError(t, sent.Wait(ctx))
+		select {
+		case n := <-got:
+			require.Equal(t, 8, n)
+		case <-ctx.Done():
+			require.Fail(t, "not offered again")
+		}
+	})
+}
+
 // A HandleMany function gets every message once, those of a peer in order, however many
 // messages a call has, and however many parts a message.
 func TestHandleMany(t *testing.T) {
