@@ -217,7 +217,7 @@ func (l *Locks) take(m rma.Envelope, parts [][]byte) {
 	switch {
 	case f.kind > kindCancel && err == nil:
 		out = l.answer(m.From, f)
-	case epoch < l.losses[m.From]:
+	case epoch < l.losses[m.From], f.kind == kindLock && rma.StateOf(l.eng.Peer(m.From)).State >= rma.PeerDown: // it would be granted to nobody
 	case err != nil:
 		l.losses[m.From] = epoch + 1
 		out = l.lose(m.From, math.MaxInt, err)

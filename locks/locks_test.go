@@ -304,10 +304,13 @@ func TestRequestBehindTheLoss(t *testing.T) {
 		}, "the loss is noticed")
 		var b [frameSize]byte
 		(&frame{kind: kindLock, serial: 9, key: 1}).put(&b)
-		ls[0].take(rma.Envelope{From: 2, Tag: tag, Len: len(b)}, [][]byte{b[:]})
-		h, err = ls[1].Lock(ctx, ID{0, 1})
-		require.NoError(t, err)
-		require.NoError(t, h.Unlock(ctx))
+		for _, noticed := range []int{1, 0} { // or reported, but not noticed yet
+			testutil.Holding(&ls[0].mu, func() { ls[0].losses[2] = noticed })
+			ls[0].take(rma.Envelope{From: 2, Tag: tag, Len: len(b)}, [][]byte{b[:]})
+			h, err = ls[1].Lock(ctx, ID{0, 1})
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock(ctx))
+		}
 		nothingLeft(t, ls[:2])
 	})
 }

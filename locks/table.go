@@ -15,6 +15,7 @@ type table struct {
 	locks map[uint64]*lock // by key: those that are held, waited for, or broken
 	asked map[claim]entry
 	count map[int]int // by rank: requests, and broken locks
+	broke map[int]int // by rank: broken locks
 }
 
 // claim identifies a request at its home.
@@ -50,7 +51,7 @@ type outgoing struct {
 }
 
 func newTable() table {
-	return table{locks: map[uint64]*lock{}, asked: map[claim]entry{}, count: map[int]int{}}
+	return table{locks: map[uint64]*lock{}, asked: map[claim]entry{}, count: map[int]int{}, broke: map[int]int{}}
 }
 
 // handle executes a request of rank, which came over the connection after epoch losses, and appends
@@ -111,8 +112,8 @@ func (t *table) lock(c claim, epoch int, f frame, out []outgoing) []outgoing {
 // lost removes the locks and requests of rank that came over connections before epoch, and appends
 // the frame that reports this to it.
 func (t *table) lost(rank, epoch int, out []outgoing) []outgoing {
-	if t.count[rank] == 0 {
-		return out
+	if t.count[rank] == t.broke[rank] {
+		return out // it has no requests
 	}
 	of := func(c claim) bool { return c.rank == rank && t.asked[c].epoch < epoch }
 	for key, l := range t.locks {
@@ -122,6 +123,7 @@ func (t *table) lost(rank, epoch int, out []outgoing) []outgoing {
 		if len(l.holders) < had && !l.shared {
 			l.broken = rank
 			t.count[rank]++
+			t.broke[rank]++
 			l.queue = slices.DeleteFunc(l.queue, func(w waiting) bool {
 				if w.mode == modeRecover {
 					return false
@@ -153,6 +155,9 @@ func (t *table) advance(key uint64, l *lock, out []outgoing) []outgoing {
 		w := l.queue[n]
 		if l.broken != rma.AnyRank {
 			t.uncount(l.broken)
+			if t.broke[l.broken]--; t.broke[l.broken] == 0 {
+				delete(t.broke, l.broken)
+			}
 		}
 		l.holders, l.shared, l.broken = append(l.holders, w.claim), w.mode&modeShared != 0, rma.AnyRank
 		out = append(out, w.answer(kindGranted, 0))

@@ -159,3 +159,20 @@ func TestRequestsAreBounded(t *testing.T) {
 	require.Equal(t, kindGranted, tb.handle(1, 1, frame{kind: kindLock, serial: 1 << 41, key: 1 << 41}, nil)[0].kind)
 	require.Equal(t, kindFull, tb.handle(1, 1, frame{kind: kindLock, serial: 1 << 43, key: 1 << 43}, nil)[0].kind)
 }
+
+// A rank without requests whose losses are told again and again, as frames to it fail, costs no look at all locks.
+func TestLossesOfARankWithBrokenLocks(t *testing.T) {
+	tb := newTable()
+	tb.handle(2, 1, frame{kind: kindLock, serial: 1, key: 1}, nil)
+	tb.lost(2, 2, nil)
+	for i := range uint64(1000) {
+		tb.handle(1, 1, frame{kind: kindLock, serial: i + 1, key: i + 2}, nil)
+	}
+	tb.locks[1<<40] = nil // to look at it would crash
+	require.Empty(t, tb.lost(2, 3, nil))
+	delete(tb.locks, 1<<40)
+	f := frame{kind: kindLock, mode: modeRecover, serial: 5000, key: 1}
+	require.Equal(t, kindGranted, tb.handle(1, 1, f, nil)[0].kind)
+	require.Empty(t, tb.broke)
+	require.Zero(t, tb.count[2])
+}
