@@ -322,11 +322,11 @@ func (l *Listener) admits() *Conn {
 		if first == nil {
 			return nil
 		}
-		l.drop(first)
 		if c := first.accept(); c != nil {
+			l.drop(first)
 			l.setting++
 			return c
-		} // else the session has failed meanwhile
+		} // else the session has failed meanwhile, and refuses what still waits
 	}
 }
 
