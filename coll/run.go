@@ -50,6 +50,7 @@ type operation struct {
 	closed  bool  // the operation is not used again
 	err     error // why the operation fails; no step begins any more
 	inUse   *InUseError
+	lent    *InUseError // inUse, until the engine has no more of the messages because of which it is
 }
 
 // prepared are the schedules of a persistent operation by an algorithm: without and with a
@@ -194,7 +195,9 @@ func (o *operation) drive() {
 		return
 	}
 	if o.ending = true; o.posted > 0 {
-		o.inUse = o.accessed()
+		if o.lent = o.accessed(); o.lent != nil {
+			o.inUse = o.lent
+		}
 	}
 	o.mu.Unlock()
 	o.t.remove(o)
@@ -312,8 +315,9 @@ func (o *operation) release() {
 
 // releaseLocked is release with o.mu held, which it releases.
 func (o *operation) releaseLocked() {
-	if o.posted--; o.posted == 0 && o.ending && o.inUse != nil {
-		close(o.inUse.over)
+	if o.posted--; o.lent != nil && o.accessed() == nil {
+		close(o.lent.over)
+		o.lent = nil
 	}
 	o.drive()
 }
