@@ -38,6 +38,7 @@ type silence struct {
 	waiting bool
 	since   time.Time // if waiting: data was unanswered at each check since then
 	acked   time.Time // time of the last acknowledgement, or a little later
+	counted time.Time // that of the last one that another counted
 	base    uint32    // result of sent at that time
 }
 
@@ -45,11 +46,11 @@ type silence struct {
 // not the last one that was seen. The kernel's clock is coarse, and a check may wait for a processor: of one
 // acknowledgement it sees now an earlier time, now a later one, from which silence would begin again.
 // One that follows within ackGrain is taken for the same, but remembered, so that the next check does not
-// see a third one.
+// see a third one; of many that follow each other so, some count.
 func (h *silence) another(early, late time.Time) bool {
 	switch {
-	case early.After(h.acked.Add(ackGrain)):
-		h.acked = late
+	case early.After(h.acked.Add(ackGrain)), early.After(h.counted.Add(2 * ackGrain)):
+		h.acked, h.counted = late, late
 		return true
 	case early.After(h.acked):
 		h.acked = early

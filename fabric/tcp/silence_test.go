@@ -65,6 +65,13 @@ func TestAcknowledgementsApart(t *testing.T) {
 	require.True(t, see(10*ackGrain, 20*ackGrain), "by a check that was kept waiting")
 	require.False(t, see(20*ackGrain, 20*ackGrain), "the same")
 	require.True(t, see(22*ackGrain, 22*ackGrain))
+	n := 0
+	for at := 22 * ackGrain; at < 42*ackGrain; at += ackGrain / 2 {
+		if see(at, at) {
+			n++
+		}
+	}
+	require.GreaterOrEqual(t, n, 5, "of a stream of acknowledgements")
 }
 
 // A network that carries nothing any more is noticed within PeerTimeout and half a
