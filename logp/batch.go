@@ -22,8 +22,8 @@ const (
 	// Joined: the source begins where the source of the preceding message in the batch
 	// ends, under the same key: one read can fetch both.
 	Joined
-	// Apart: a scatter descriptor would hold no other message, and the message alone is
-	// certain to be eager. It is not scattered.
+	// Apart: a scatter descriptor cannot hold the message with its neighbours in the batch, and
+	// alone it is certain to be eager. It is not scattered.
 	Apart
 
 	knownFlags = 1<<6 - 1

@@ -234,10 +234,10 @@ func (s *sender) Explain(outs []Out) (*logp.Explanation, error) {
 			}
 		}
 		if fits && len(o.Data) >= s.model.writeFrom {
-			written = (&neighbour{alone: -1}).describe(written, o)
+			written = append(written, n.describe(o))
 			n.end = 0
 		} else {
-			b.Messages = n.describe(b.Messages, o)
+			b.Messages = n.add(b.Messages, o)
 		}
 	}
 	s.model.waits(&b)

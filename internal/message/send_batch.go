@@ -36,7 +36,7 @@ func (b *batch) add(o *Out, n *neighbour) {
 	}
 	b.planned = append(b.planned, len(b.modes))
 	b.modes = append(b.modes, logp.Eager)
-	b.Messages = n.describe(b.Messages, o)
+	b.Messages = n.add(b.Messages, o)
 }
 
 // follow sets the modes of the messages from their plan.

@@ -128,7 +128,7 @@ func (s *sender) gatheredRun() (r coalesced, behind *Out, ok bool) {
 		if o.Registered && len(o.Data) >= s.model.inPlace {
 			return r, nil, false
 		}
-		b.Messages = n.describe(b.Messages, o)
+		b.Messages = n.add(b.Messages, o)
 	}
 	s.model.waits(&b.Batch)
 	if plan, err := s.model.planner.Plan(&b.Batch); err != nil || !oneGather(plan) {

@@ -289,9 +289,8 @@ type neighbour struct {
 	tag   uint32
 }
 
-// describe appends to ms what the model is to know of o. A descriptor has messages of one tag,
-// so that a small message between others of other tags would need one to itself.
-func (n *neighbour) describe(ms []logp.Message, o *Out) []logp.Message {
+// describe describes a message to the model.
+func (n *neighbour) describe(o *Out) logp.Message {
 	f := logp.DestRegistered // not known here: assume the best case, the peer pays the rest
 	if o.Registered {
 		f |= logp.Registered
@@ -307,6 +306,13 @@ func (n *neighbour) describe(ms []logp.Message, o *Out) []logp.Message {
 	if o.Urgent {
 		f |= logp.Urgent
 	}
+	return logp.Message{Size: int64(len(o.Data)), Flags: f}
+}
+
+// add appends the description of a message to those before it. A descriptor has messages of one
+// tag, so that a small message between others of other tags would need one to itself.
+func (n *neighbour) add(ms []logp.Message, o *Out) []logp.Message {
+	m := n.describe(o)
 	if k := len(ms) - 1; k >= 0 {
 		switch last := &ms[k]; {
 		case o.Tag == n.tag:
@@ -315,9 +321,9 @@ func (n *neighbour) describe(ms []logp.Message, o *Out) []logp.Message {
 			last.Flags |= logp.Apart
 		}
 		if o.Tag != n.tag && len(o.Data) <= n.alone {
-			f |= logp.Apart
+			m.Flags |= logp.Apart
 		}
 	}
 	n.tag = o.Tag
-	return append(ms, logp.Message{Size: int64(len(o.Data)), Flags: f})
+	return append(ms, m)
 }
