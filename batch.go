@@ -8,6 +8,7 @@ import (
 	"github.com/seed33544411/rma/internal/message/hub"
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/logp"
+	"github.com/seed33544411/rma/mr"
 )
 
 // Batch is a list of messages, puts and gets that are posted together: the engine chooses
@@ -27,7 +28,7 @@ type Batch struct {
 	err   error         // the first error of an added operation
 	req   Request       // of the last Send
 
-	regions []*Region // of all buffers, neighbours that are equal once
+	mems mr.Registrations // in which the buffers lie, which may be closed before Send
 }
 
 // pieceList is the two sides of puts or gets.
@@ -61,14 +62,7 @@ func (b *Batch) move(k initiator.Kind, local Buffer, remote Remote) {
 		return
 	}
 	b.moves[k] = append(b.moves[k], struct{ local, remote onesided.Piece }{here, there})
-	b.uses(local.region)
-}
-
-// uses records the region of an added operation, which may be closed before Send.
-func (b *Batch) uses(r *Region) {
-	if n := len(b.regions); n == 0 || b.regions[n-1] != r {
-		b.regions = append(b.regions, r)
-	}
+	b.mems.Add(local.region.reg)
 }
 
 // fail keeps the first error of an added operation.
@@ -102,7 +96,7 @@ func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
 		b.b.Outs = b.b.Outs[:len(b.b.Outs)-1]
 		return
 	}
-	b.uses(buf.region)
+	b.mems.Add(buf.region.reg)
 }
 
 // Len returns the number of messages; puts and gets do not count.
@@ -115,8 +109,7 @@ func (b *Batch) Reset() {
 		b.b.Outs[i].Data = nil
 	}
 	b.b.Outs, b.err = b.b.Outs[:0], nil
-	clear(b.regions)
-	b.regions = b.regions[:0]
+	b.mems.Reset()
 	for k := range b.moves {
 		b.moves[k] = b.moves[k][:0]
 	}
@@ -169,7 +162,9 @@ func (b *Batch) Send() Request {
 		return p.refuse(hub.SendBatch.String(), err)
 	}
 	if len(b.moves[initiator.Put])+len(b.moves[initiator.Get]) == 0 {
-		b.req = p.message(p.msg.NewBatch(&b.b))
+		o := p.msg.NewBatch(&b.b)
+		o.Needs(&b.mems)
+		b.req = p.message(o)
 	} else {
 		b.req = b.sendAll()
 	}
@@ -184,11 +179,10 @@ func (b *Batch) sendable() error {
 		return b.err
 	case b.req.inFlight():
 		return ErrInUse
-	}
-	for _, r := range b.regions {
-		if err := r.usable(b.peer.eng); err != nil {
-			return err
-		}
+	case b.peer.eng.closed.Load():
+		return ErrClosed // Close of the engine closes the regions
+	case !b.mems.Live():
+		return ErrForeign
 	}
 	return nil
 }
@@ -204,6 +198,7 @@ func (b *Batch) sendAll() Request {
 			continue
 		}
 		o := initiator.New(&p.one, initiator.Kind(k))
+		o.Needs(&b.mems)
 		c := o.Cursor()
 		for i := range list {
 			c.AddLocal(list[i].local)
@@ -230,6 +225,7 @@ func (b *Batch) sendAll() Request {
 	var msg *hub.Op
 	if len(b.b.Outs) > 0 {
 		msg = p.msg.NewBatch(&b.b)
+		msg.Needs(&b.mems)
 		msg.Then(b.part)
 		parts++
 	}

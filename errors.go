@@ -10,6 +10,7 @@ import (
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/message/hub"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/wireup"
 	"github.com/seed33544411/rma/mr"
 )
@@ -94,7 +95,7 @@ var (
 	ErrBounds    = errors.New("outside the region")
 	ErrAlign     = errors.New("address is not aligned to the size of the word or element")
 	ErrInvalid   = errors.New("invalid argument")
-	ErrForeign   = errors.New("buffer belongs to another engine or its region is closed")
+	ErrForeign   = pending.ErrForeign // the buffer belongs to another engine, or its region is closed
 	ErrBadKey    = fabric.ErrBadKey
 	ErrWrongPeer = errors.New("key belongs to the memory of another rank")
 	ErrShape     = onesided.ErrShape   // a Shape with a negative or too large number

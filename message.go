@@ -6,6 +6,7 @@ import (
 	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/message/hub"
+	"github.com/seed33544411/rma/mr"
 )
 
 // Send sends msg to the peer, with tag 0. Messages of all modes are matched in the order
@@ -19,7 +20,7 @@ func (p *Peer) Send(msg []byte) Request { return p.SendTag(0, msg) }
 // SendTag is Send with a tag, by which receives select messages. See LibraryTags for the
 // range of tags.
 func (p *Peer) SendTag(tag uint32, msg []byte) Request {
-	if r := p.trySend(tag, msg); r.eng != nil {
+	if r := p.trySend(tag, msg, nil); r.eng != nil {
 		return r
 	}
 	o := p.msg.New(hub.Send)
@@ -51,10 +52,11 @@ func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 	if err != nil {
 		return p.refuse(hub.Send.String(), err)
 	}
-	if r := p.trySend(tag, data); r.eng != nil {
+	if r := p.trySend(tag, data, b.region.reg); r.eng != nil {
 		return r
 	}
 	o := p.msg.New(hub.Send)
+	o.Needs(b.region.reg)
 	o.Out.Data, o.Out.Tag, o.Out.LKey, o.Out.RKey, o.Out.Registered = data, tag, lkey, rkey, rights.has(PeersRead)
 	return p.message(o)
 }
@@ -96,6 +98,7 @@ func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 	if err != nil {
 		return RecvRequest{refuseMessage(p.eng, o, err)}
 	}
+	o.Needs(b.region.reg)
 	o.In.Registered, o.In.Remote = true, rights.has(PeersWrite)
 	return RecvRequest{p.message(o)}
 }
@@ -144,13 +147,13 @@ func (r RecvRequest) ThenLen(f func(n int, err error)) {
 }
 
 // trySend sends a message, if it may travel alone and the link takes it at once. Otherwise
-// the request is zero and nothing has happened.
+// the request is zero and nothing has happened. mem is the registered memory of msg, or nil.
 // Hot path.
-func (p *Peer) trySend(tag uint32, msg []byte) Request {
+func (p *Peer) trySend(tag uint32, msg []byte, mem *mr.Registration) Request {
 	if len(msg) > initiator.InlineMax || !p.tries() {
 		return Request{}
 	}
-	n := p.msg.TrySend(tag, msg)
+	n := p.msg.TrySend(tag, msg, mem)
 	if n == 0 {
 		return Request{}
 	}

@@ -249,11 +249,12 @@ func (p *Peer) move(k initiator.Kind, remote Remote, local Buffer) Request {
 		return p.refuse(k.String(), err)
 	}
 	if local.n <= initiator.InlineMax && local.n > 0 && p.tries() {
-		if n := p.one.TryMove(k, sge, addr, rkey); n != 0 {
+		if n := p.one.TryMove(k, local.region.reg, sge, addr, rkey); n != 0 {
 			return newReceipt(p.eng, n)
 		}
 	}
 	o := initiator.New(&p.one, k)
+	o.Needs(local.region.reg)
 	o.Local(sge)
 	o.Remote(addr, rkey)
 	if p.railed && (local.n >= initiator.DivideFrom || initiator.Elsewhere(&p.one, local.n)) {
@@ -311,6 +312,7 @@ func (p *Peer) long(o *initiator.Op, remote Remote, local Buffer) error {
 	if err != nil {
 		return err
 	}
+	o.Needs(local.region.reg)
 	c := o.Cursor()
 	c.AddLocal(s)
 	c.AddRemote(onesided.Piece{Addr: addr, Len: s.Len, Key: rkey})
@@ -385,13 +387,14 @@ func (p *Peer) GetV(dst []Buffer, src []Span) Request { return p.vector(initiato
 
 func (p *Peer) vector(k initiator.Kind, local []Buffer, remote []Span) Request {
 	o := initiator.New(&p.one, k)
-	c := o.Cursor()
+	c, mems := o.Cursor(), initiator.NeedsAll(o)
 	for _, b := range local {
 		s, err := b.piece(p.eng, p.link)
 		if err != nil {
 			return p.drop(o, err)
 		}
 		c.AddLocal(s)
+		mems.Add(b.region.reg)
 	}
 	for _, s := range remote {
 		if s.n < 0 {
@@ -505,6 +508,7 @@ func (p *Peer) strided(k initiator.Kind, local Buffer, remote Remote, shape Shap
 	if there.Addr, there.Key, err = p.reach(remote, plan.Remote, right(k)); err != nil {
 		return p.drop(o, err)
 	}
+	o.Needs(local.region.reg)
 	o.Cursor().SetShape(here, there, s, plan)
 	if p.railed && s.Run >= initiator.PiecesFrom && plan.Total > 0 {
 		dividePieces(p, o, remote, local)

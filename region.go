@@ -158,7 +158,8 @@ func (r *Region) Key() Key {
 //
 //   - Operations of this rank are in flight in it: one-sided ones, messages that are being
 //     sent, or receives that have not ended. The region is unchanged. Wait for them, or
-//     cancel the receives. Close does not know of collectives of package coll.
+//     cancel the receives. Close does not know of collectives of package coll. Operations
+//     with a Buffer of the region that other goroutines begin meanwhile may fail (ErrForeign).
 //   - The region is from Alloc, and another region, from Register, has some of its memory.
 //     The region is unchanged. Close the other one first. Close of the engine closes both.
 //   - A peer is in the middle of a copy to or from it, which over shm can last long if the
@@ -168,24 +169,37 @@ func (r *Region) Key() Key {
 // The memory must be neither unmapped nor reused before Close has returned nil. Close may
 // be called any number of times.
 func (r *Region) Close() error {
+	var err error
 	if r.reg.Live() {
-		var err error
-		k := r.reg.Key()
-		r.eng.prog.Do(func() {
-			if r.eng.proto.one.Uses(k.Addr, k.Addr+k.Len) || r.eng.proto.hub.Uses(k.Addr, k.Addr+k.Len) {
-				err = fmt.Errorf("%w: operations are in flight", ErrInUse)
-			} else if !r.eng.closed.Load() {
-				err = r.eng.unpin(r.reg.Bytes())
-			}
-		})
-		if err != nil && r.reg.Live() {
-			return fmt.Errorf("rma: close region: %w", err)
-		}
+		r.eng.prog.Do(func() { err = r.withdraw() })
 	}
-	if err := r.reg.Close(); err != nil {
+	if err == nil {
+		err = r.reg.Close()
+	}
+	if err != nil {
 		return fmt.Errorf("rma: close region: %w", err)
 	}
 	return nil
+}
+
+// withdraw withdraws the memory from the operations of this rank, unless some that have started
+// use it: those that start later find it closed. Owner's.
+func (r *Region) withdraw() error {
+	e, k := r.eng, r.reg.Key()
+	e.prog.AssertOwned()
+	if !r.reg.Live() {
+		return nil
+	}
+	e.proto.inbox.TakeOver()
+	if e.proto.one.Uses(k.Addr, k.Addr+k.Len) || e.proto.hub.Uses(k.Addr, k.Addr+k.Len) {
+		return fmt.Errorf("%w: operations are in flight", ErrInUse)
+	}
+	if !e.closed.Load() {
+		if err := e.unpin(r.reg.Bytes()); err != nil {
+			return err
+		}
+	}
+	return r.reg.Withdraw()
 }
 
 // bytes returns the buffer's memory.

@@ -73,6 +73,91 @@ func TestRegionStaysWhileItIsUsed(t *testing.T) {
 	})
 }
 
+// A region may be closed by one goroutine while another one begins to use it: what has not started
+// by then fails, and nothing else does. Closed memory is unmapped.
+func TestClosedBeforeTheStart(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		e, p := es[0], es[0].Peer(1)
+		mem, keys := share(t, es, 1<<20)
+		k := keys[1]
+		for name, begin := range map[string]func(r *Region) Request{
+			"put":    func(r *Region) Request { return p.Put(k.At(0), r.Slice(0, 8)) },
+			"get":    func(r *Region) Request { return p.Get(r.Slice(0, 1<<19), k.At(0)) },
+			"signal": func(r *Region) Request { return p.PutSignal(k.At(0), r.Slice(0, 100), k.At(1024), SignalSet, 1) },
+			"get pieces": func(r *Region) Request {
+				return p.GetV([]Buffer{mem[0].Slice(0, 8), r.Slice(0, 8)}, []Span{k.Slice(0, 16)})
+			},
+			"strided":    func(r *Region) Request { return p.PutStrided(k.At(0), r.Slice(0, 1000), Shape2D(10, 20, 40, 60)) },
+			"own get":    func(r *Region) Request { return e.Peer(0).Get(r.Slice(0, 8192), keys[0].At(0)) },
+			"send":       func(r *Region) Request { return p.SendBuffer(1, r.Slice(0, 100)) },
+			"large send": func(r *Region) Request { return p.SendBuffer(1, r.Slice(0, 1<<19)) },
+			"receive":    func(r *Region) Request { return p.RecvBuffer(2, r.Slice(0, 100)).Request },
+			"batch": func(r *Region) Request {
+				b := p.Batch()
+				b.Put(k.At(0), r.Slice(0, 100))
+				b.Get(r.Slice(100, 100), k.At(0))
+				b.AddBuffer(1, r.Slice(200, 100))
+				return b.Send()
+			},
+			"batch of messages": func(r *Region) Request {
+				b := p.Batch()
+				b.AddBuffer(1, r.Slice(0, 100))
+				b.AddBuffer(1, mem[0].Slice(0, 100))
+				return b.Send()
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				r, err := e.Alloc(1 << 19)
+				require.NoError(t, err)
+				begun := make(chan Request)
+				var req Request
+				e.prog.Do(func() { // as between the look for operations and the end of Close
+					go func() { begun <- begin(r) }()
+					req, err = <-begun, r.reg.Close()
+				})
+				require.NoError(t, err)
+				require.ErrorIs(t, req.Wait(ctx), ErrForeign)
+				require.NoError(t, p.Put(k.At(0), mem[0].Slice(0, 8)).Wait(ctx), "the connection is not lost")
+				require.NoError(t, r.Close())
+			})
+		}
+	})
+}
+
+// A goroutine uses a region until another one has closed it.
+func TestCloseBesideUses(t *testing.T) {
+	onAll(t, 2, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		_, keys := share(t, es, 1<<20)
+		p, k := es[0].Peer(1), keys[1]
+		for round := range 60 {
+			r, err := es[0].Alloc(256 << 10)
+			require.NoError(t, err)
+			b := r.Slice(0, []int{8, 1024, 256 << 10}[round%3])
+			ended := make(chan error)
+			go func() {
+				for {
+					req := p.Put(k.At(0), b)
+					if round%2 == 0 {
+						req = p.Get(b, k.At(0))
+					}
+					if err := req.Wait(ctx); err != nil {
+						ended <- err
+						return
+					}
+				}
+			}()
+			testutil.Eventually(t, testutil.Limit, func() bool {
+				err := r.Close()
+				require.True(t, err == nil || errors.Is(err, ErrInUse), "%v", err)
+				return err == nil
+			}, "the region is in use")
+			require.ErrorIs(t, <-ended, ErrForeign)
+		}
+	})
+}
+
 // Messages and puts leave memory pinned. Closing its region drops the pins, so that memory
 // allocated later at the same address is not sent by the old registration.
 func TestClosedRegionIsUnpinned(t *testing.T) {

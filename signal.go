@@ -12,6 +12,7 @@ import (
 	"github.com/seed33544411/rma/internal/onesided"
 	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/progress"
+	"github.com/seed33544411/rma/mr"
 )
 
 // SignalOp is the operation by which a signal changes its word.
@@ -69,6 +70,7 @@ func trySignal(p *Peer, dst Remote, src Buffer, sig Remote, op SignalOp, value u
 	if src.n == 0 && src != (Buffer{}) {
 		return Request{} // PutSignal checks both ends of an empty range
 	}
+	var local *mr.Registration
 	var sge fabric.SGE
 	var addr uint64
 	var rkey uint32
@@ -80,6 +82,7 @@ func trySignal(p *Peer, dst Remote, src Buffer, sig Remote, op SignalOp, value u
 		if err != nil {
 			return Request{}
 		}
+		local = src.region.reg
 	}
 	need := fabric.AccessRemoteWrite
 	if op == SignalAdd {
@@ -89,7 +92,7 @@ func trySignal(p *Peer, dst Remote, src Buffer, sig Remote, op SignalOp, value u
 	if err != nil || flag%8 != 0 {
 		return Request{}
 	}
-	n := initiator.TrySignal(&p.one, sge, addr, rkey, flag, flagKey, op == SignalAdd, value)
+	n := initiator.TrySignal(&p.one, local, sge, addr, rkey, flag, flagKey, op == SignalAdd, value)
 	if n == 0 {
 		return Request{}
 	}
@@ -110,6 +113,7 @@ func (p *Peer) data(o *initiator.Op, dst Remote, src Buffer) error {
 		return err
 	}
 	if src.n > 0 {
+		o.Needs(src.region.reg)
 		o.Local(sge)
 		o.Remote(addr, rkey)
 	}

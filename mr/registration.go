@@ -86,8 +86,34 @@ func (r *Registration) Hold() bool {
 	}
 }
 
-// Live reports whether Close has not been called.
+// Live reports whether neither Close nor Withdraw has been called.
 func (r *Registration) Live() bool { return r.state.Load() < closing }
+
+// Registrations is a list of registrations, neighbours that are equal once.
+type Registrations []*Registration
+
+// Add appends r.
+func (l *Registrations) Add(r *Registration) {
+	if n := len(*l); n == 0 || (*l)[n-1] != r {
+		*l = append(*l, r)
+	}
+}
+
+// Live reports whether all registrations are live.
+func (l *Registrations) Live() bool {
+	for _, r := range *l {
+		if !r.Live() {
+			return false
+		}
+	}
+	return true
+}
+
+// Reset empties the list, keeping its memory.
+func (l *Registrations) Reset() {
+	clear(*l)
+	*l = (*l)[:0]
+}
 
 // Release ends a Hold. The last one after Close withdraws the memory from the links, and
 // frees it if the registration owns it. Without a Hold it returns ErrReleased.
@@ -119,21 +145,31 @@ func (r *Registration) Holds() int { return int(r.state.Load() &^ closing) }
 // Memory of Domain.Alloc must outlive the other registrations of parts of it: while one is
 // open, Close changes nothing, and the error wraps ErrInUse.
 func (r *Registration) Close() error {
+	if err := r.Withdraw(); err != nil {
+		return err
+	}
+	if n := r.Holds(); n != 0 {
+		return &InUseError{Op: "mr: close registration", Holds: n}
+	}
+	return r.release()
+}
+
+// Withdraw is the part of Close that does not wait: the registration is not live from now on,
+// and references to it are stale. The memory stays pinned and mapped, and Close must follow.
+// Idempotent.
+func (r *Registration) Withdraw() error {
 	if r.Live() && r.dom.table.shared(r) {
 		return &InUseError{Op: "mr: close registration"}
 	}
 	for {
 		s := r.state.Load()
-		if !r.state.CompareAndSwap(s, s|closing) {
-			continue
+		if s&closing != 0 {
+			return nil
 		}
-		if s&closing == 0 {
+		if r.state.CompareAndSwap(s, s|closing) {
 			r.dom.table.withdraw(r)
+			return nil
 		}
-		if n := s &^ closing; n != 0 {
-			return &InUseError{Op: "mr: close registration", Holds: int(n)}
-		}
-		return r.release()
 	}
 }
 

@@ -122,11 +122,10 @@ func (e *Engine) Rest() (d time.Duration) {
 // when a peer has written. Otherwise nothing here looks at memory of the application.
 func (e *Engine) Watches() bool { return len(e.awaits.list) > 0 }
 
-// Uses reports whether an operation in flight uses local memory in [lo, hi). Set-up path:
-// it searches all operations, so that closing memory pays and operations do not.
+// Uses reports whether an operation in flight uses local memory in [lo, hi). The inbox is empty.
+// Set-up path: it searches all operations, so that closing memory pays and operations do not.
 func (e *Engine) Uses(lo, hi uint64) bool {
 	e.prog.AssertOwned()
-	e.opt.Inbox.TakeOver()
 	for _, o := range e.inflight.ops {
 		if o != nil && o.uses(lo, hi) {
 			return true

@@ -106,7 +106,7 @@ func TestNothingOvertakesPutsInGroups(t *testing.T) {
 				a.post(t, put(4096)),
 				a.post(t, a.op(FetchAdd, 4104)))
 		})
-		receipt = a.Queue.TryMove(Put, fabric.NewSGE(src[:8], a.region.LKey(0)), 0, 0)
+		receipt = a.Queue.TryMove(Put, a.region, fabric.NewSGE(src[:8], a.region.LKey(0)), 0, 0)
 		testutil.Eventually(t, testutil.Limit, func() (still bool) {
 			a.Prog.Progress()
 			a.Prog.Do(func() { still = a.Queue.inflight == 0 })

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/onesided"
+	"github.com/seed33544411/rma/mr"
 )
 
 // Operations that are complete when the call returns. If the target's memory is mapped, a
@@ -25,15 +26,15 @@ const (
 )
 
 // TryMove executes a put or a get of at most InlineMax checked bytes, if that is possible
-// in the call, and returns its receipt. Otherwise it returns 0 and has no effect. Any
-// goroutine may call it.
+// in the call, and returns its receipt. Otherwise it returns 0 and has no effect. sge lies in
+// local. Any goroutine may call it.
 // Hot path.
-func (q *Queue) TryMove(k Kind, sge fabric.SGE, addr uint64, rkey uint32) (receipt uint64) {
+func (q *Queue) TryMove(k Kind, local *mr.Registration, sge fabric.SGE, addr uint64, rkey uint32) (receipt uint64) {
 	e := q.eng
 	if !e.prog.Own() {
 		return 0
 	}
-	if q.try(k.request(), sge, addr, rkey, 0, 0) {
+	if local.Live() && q.try(k.request(), sge, addr, rkey, 0, 0) {
 		receipt = e.opt.Receipts.Issue()
 		if k == Put {
 			q.counts.Puts++
@@ -89,13 +90,14 @@ func (q *Queue) TryRMW(addr uint64, rkey uint32, m *onesided.RMW) (receipt, held
 // TrySignal is q.TryMove for a put of at most InlineMax checked bytes, or of none, that ends
 // with a signal: the word at flag, which is checked as well, becomes v or, with add, gets v
 // added. If it returns 0 because the peer withdraws the word meanwhile, the data may be in place.
+// local is nil without data.
 // Hot path.
-func TrySignal(q *Queue, sge fabric.SGE, addr uint64, rkey uint32, flag uint64, flagKey uint32, add bool, v uint64) (receipt uint64) {
+func TrySignal(q *Queue, local *mr.Registration, sge fabric.SGE, addr uint64, rkey uint32, flag uint64, flagKey uint32, add bool, v uint64) (receipt uint64) {
 	e := q.eng
 	if !e.prog.Own() {
 		return 0
 	}
-	if q.loose == 0 && q.ready() {
+	if q.loose == 0 && q.ready() && (local == nil || local.Live()) {
 		need := fabric.AccessRemoteWrite
 		if add {
 			need = fabric.AccessRemoteAtomic

@@ -118,6 +118,13 @@ func (o *Op) Parts(n int) { o.extend().others = n }
 // Cursor describes transfers of several pieces or requests, instead of Local and Remote.
 func (o *Op) Cursor() *onesided.Cursor { return &o.extend().cur }
 
+// NeedsAll makes o need the memory of all local pieces, which the caller adds to the list.
+func NeedsAll(o *Op) *mr.Registrations {
+	m := &o.extend().mems
+	o.Needs(m)
+	return m
+}
+
 // Memory sets local memory of any kind, instead of Local. It belongs to the engine until o
 // is complete.
 func (o *Op) Memory(mem []byte) { o.extend().user.mem = mem }
@@ -206,6 +213,7 @@ var mores = sync.Pool{New: func() any { return new(more) }}
 
 func (m *more) recycle() {
 	m.cur.Reset()
+	m.mems.Reset()
 	m.extra = extra{}
 	mores.Put(m)
 }

@@ -1,11 +1,13 @@
 package initiator
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"time"
 
 	"github.com/seed33544411/rma/fabric"
+	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/logp"
 )
@@ -56,8 +58,8 @@ func (o *Op) Start() {
 		q.flushes.begun(o)
 		q.rails.turn()
 	}
-	if q.down != nil {
-		o.note(q.down)
+	if q.down != nil || o.Stale() {
+		o.note(cmp.Or(q.down, pending.ErrForeign))
 		o.posted()
 		return
 	}

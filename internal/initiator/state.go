@@ -82,7 +82,8 @@ type Op struct {
 
 // more holds the fields that most operations do not need.
 type more struct {
-	cur onesided.Cursor // of an operation of many pieces; keeps the capacity of its lists
+	cur  onesided.Cursor  // of an operation of many pieces; keeps the capacity of its lists
+	mems mr.Registrations // in which local pieces lie; the same
 	extra
 }
 

@@ -247,7 +247,7 @@ func TestSignalOfAWordThatIsWithdrawn(t *testing.T) {
 	sge := fabric.NewSGE(a.region.Bytes()[:64], a.region.LKey(0))
 	var receipt uint64
 	testutil.Eventually(t, testutil.Limit, func() bool { // the progress goroutine may own the engine
-		receipt = TrySignal(&a.Queue, sge, 0, r.key, k.Addr, k.RKeys[0], false, 1)
+		receipt = TrySignal(&a.Queue, a.region, sge, 0, r.key, k.Addr, k.RKeys[0], false, 1)
 		return data != nil
 	}, "the data to be put")
 	require.Zero(t, receipt)

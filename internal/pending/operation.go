@@ -1,6 +1,7 @@
 package pending
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/seed33544411/rma/internal/progress"
@@ -33,6 +34,7 @@ type Operation struct {
 	polled bool          // a wait may end by Work.Poll
 	next   *Operation    // in the inbox
 	spent  *Budget       // the budget that counts it until it ends
+	mem    Memory        // may be closed until the operation starts
 	work   Work
 	poll   progress.Poller // the same
 	hook   func(error)     // called at the end of an operation without a waiter, or the next
@@ -52,6 +54,24 @@ func (o *Operation) Begin(polled bool) {
 	o.polled = polled
 	o.Value = 0
 }
+
+// Memory is registered memory that the application may close.
+type Memory interface {
+	Live() bool // it has not been closed
+}
+
+// ErrForeign says that memory cannot be used.
+var ErrForeign = errors.New("buffer belongs to another engine or its region is closed")
+
+// Needs sets the memory that o uses.
+// Hot path.
+func (o *Operation) Needs(m Memory) { o.mem = m }
+
+// Stale reports whether memory that o uses has been closed since the call: o must not start.
+// Only the owner closes memory that operations may use, and finds those that have started.
+// Owner's.
+// Hot path.
+func (o *Operation) Stale() bool { return o.mem != nil && !o.mem.Live() }
 
 // Work returns the work that o is part of.
 func (o *Operation) Work() Work { return o.work }
@@ -88,6 +108,9 @@ func (o *Operation) Release() {
 	// the garbage collector.
 	if o.Err != nil {
 		o.Err = nil
+	}
+	if o.mem != nil {
+		o.mem = nil
 	}
 	if o.hook != nil {
 		o.hook = nil

@@ -12,6 +12,7 @@ import (
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/pending"
 	"github.com/seed33544411/rma/internal/progress"
+	"github.com/seed33544411/rma/mr"
 )
 
 // Host is the engine's peer: its connection, and its errors. The owner calls all methods
@@ -175,13 +176,14 @@ func (c *Conversation) recv(o *Op) {
 }
 
 // TrySend sends a message if it may travel alone and the link takes it at once, and returns
-// its receipt. Otherwise it returns 0 and has no effect. Any goroutine may call it.
+// its receipt. Otherwise it returns 0 and has no effect. mem is the registered memory of msg, or
+// nil. Any goroutine may call it.
 // Hot path.
-func (c *Conversation) TrySend(tag uint32, msg []byte) (receipt uint64) {
+func (c *Conversation) TrySend(tag uint32, msg []byte, mem *mr.Registration) (receipt uint64) {
 	if !c.x.prog.Hold() {
 		return 0
 	}
-	if c.ch != nil && c.down == nil && !c.x.Inbox.Pending() && c.ch.SendNow(tag, msg) {
+	if (mem == nil || mem.Live()) && c.ch != nil && c.down == nil && !c.x.Inbox.Pending() && c.ch.SendNow(tag, msg) {
 		receipt = c.x.Receipts.Issue()
 		c.counts.Sends++
 		c.counts.SentBytes += uint64(len(msg))
@@ -199,6 +201,9 @@ func (c *Conversation) start(o *Op) {
 		return
 	case c.down != nil && (!o.kind.receives() || !c.hears()):
 		c.fail(o, c.down)
+		return
+	case o.Stale():
+		c.fail(o, pending.ErrForeign)
 		return
 	}
 	switch o.kind {

@@ -3,10 +3,9 @@ package hub
 import "github.com/seed33544411/rma/internal/fifo"
 
 // Uses reports whether a message to send, or a receive, that has not ended uses memory in [lo, hi).
-// Set-up path. Owner's.
+// The inbox is empty. Set-up path. Owner's.
 func (h *Hub) Uses(lo, hi uint64) bool {
 	h.prog.AssertOwned()
-	h.Inbox.TakeOver()
 	if h.shared.Uses(lo, hi) {
 		return true
 	}
