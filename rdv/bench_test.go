@@ -2,9 +2,7 @@ package rdv
 
 import (
 	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -174,98 +172,4 @@ func BenchmarkOne(b *testing.B) {
 			}
 		}
 	}
-}
-
-// rawID is under no tag of the channel.
-const rawID = 99 << 48
-
-// window is how many reads and transfers BenchmarkReadBandwidth keeps in flight.
-const window = 8
-
-// BenchmarkReadBandwidth compares a stream of rendezvous with a stream of bare
-// reads of the same size over the same endpoints, both keeping the same
-// number in flight, in turns within one run, because the machine's speed is not the same
-// from one second to the next. rdv/raw is the median of the rounds' ratios; best-rdv/raw
-// that of the best rounds, which were disturbed least.
-func BenchmarkReadBandwidth(b *testing.B) {
-	for _, link := range []string{"shm", "tcp"} {
-		for _, size := range []int{64 << 10, 256 << 10, 1 << 20, 4 << 20} {
-			b.Run(fmt.Sprintf("%s/%d", link, size), func(b *testing.B) {
-				s := newSteady(b, realLinks[link], size, Options{})
-				wr := []fabric.WR{{
-					ID: rawID, Op: fabric.OpRead, Flags: fabric.FlagSignaled, Local: s.hb.dst,
-					RemoteAddr: s.src.reg.Addr(), RKey: s.src.reg.Key().RKey,
-				}}
-				const each = 4 * window
-				var ratios, raws, rdvs []float64
-				for b.Loop() {
-					raw := timed(b, func() error { return s.rawStream(wr, each) })
-					rdv := timed(b, func() error { return s.stream(each) })
-					ratios = append(ratios, raw/rdv)
-					raws, rdvs = append(raws, raw), append(rdvs, rdv)
-				}
-				median := func(x []float64) float64 { slices.Sort(x); return x[len(x)/2] }
-				mb := each * float64(size) / 1e6
-				b.ReportMetric(median(ratios), "rdv/raw")
-				b.ReportMetric(slices.Min(raws)/slices.Min(rdvs), "best-rdv/raw")
-				b.ReportMetric(mb/median(raws), "raw-MB/s")
-				b.ReportMetric(mb/median(rdvs), "rdv-MB/s")
-			})
-		}
-	}
-}
-
-func timed(b *testing.B, f func() error) float64 {
-	start := time.Now()
-	if err := f(); err != nil {
-		b.Fatal(err)
-	}
-	return time.Since(start).Seconds()
-}
-
-// rawStream makes n reads.
-func (s *steady) rawStream(wr []fabric.WR, n int) error {
-	for posted, done := 0, 0; done < n; {
-		for posted < n && posted-done < window {
-			k, err := s.b.ep.Post(wr)
-			if err != nil {
-				return err
-			}
-			posted += k
-		}
-		k := s.b.link.Poll(s.b.cs[:])
-		for i := range s.b.cs[:k] {
-			if c := &s.b.cs[i]; c.ID == rawID {
-				done++
-			} else {
-				s.b.ch.OnCompletion(c)
-			}
-		}
-		s.a.poll()
-	}
-	return nil
-}
-
-// stream makes n transfers.
-func (s *steady) stream(n int) error {
-	first := s.ha.sent
-	for begun := 0; s.ha.sent-first < n; {
-		for begun < n && begun-(s.ha.sent-first) < window {
-			_, res, err := s.a.ch.Send(&s.d, 0, 0)
-			if err != nil {
-				return err
-			}
-			if res != Accepted {
-				break
-			}
-			begun++
-		}
-		if err := s.b.turn(); err != nil {
-			return err
-		}
-		if err := s.a.turn(); err != nil {
-			return err
-		}
-	}
-	return s.hb.err
 }

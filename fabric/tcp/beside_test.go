@@ -7,12 +7,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed33544411/rma/fabric"
 	"github.com/seed33544411/rma/internal/cpu"
@@ -157,5 +159,16 @@ func BenchmarkSmallBesideLarge(b *testing.B) {
 			b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "µs-p99")
 			b.ReportMetric(float64(done)*besideSize/1e6/b.Elapsed().Seconds(), "MB/s")
 		})
+	}
+}
+
+// keepOn keeps this goroutine on a processor, where there is more than one. The
+// goroutine's thread ends with it.
+func keepOn(cpu int) {
+	runtime.LockOSThread()
+	if runtime.NumCPU() > 1 {
+		var set unix.CPUSet
+		set.Set(cpu)
+		_ = unix.SchedSetaffinity(0, &set)
 	}
 }
