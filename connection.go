@@ -203,13 +203,6 @@ func (h *oneSidedHost) Error(op string, err error) error {
 	return &PeerError{Rank: h.rank, Op: op, Err: err}
 }
 
-// Hold implements initiator.Host.
-func (h *oneSidedHost) Hold(on bool) {
-	if ch := h.msg.Channel(); ch != nil {
-		ch.Hold(on)
-	}
-}
-
 // RailLost implements initiator.Host.
 func (h *oneSidedHost) RailLost(i int, err error) { loseRail((*Peer)(h), i, err) }
 

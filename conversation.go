@@ -34,7 +34,6 @@ func (h *messageHost) Open() {
 		ch, err := p.openChannel(n, params)
 		h.eng.prog.Do(func() {
 			if ch != nil {
-				ch.Hold(h.one.Held())
 				if p.eng.bringup.Path(p.rank).Params != params { // Replan has not seen it
 					h.plan(ch)
 				}

@@ -2,6 +2,7 @@ package rma
 
 import (
 	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,85 @@ func TestMessageBehindPut(t *testing.T) {
 	}
 	t.Run("sim", func(t *testing.T) { t.Parallel(); behind(t, simulate(t, 2, "sim")) })
 	onEach(t, func(t *testing.T, fabric string) { behind(t, open(t, 2, fabric)) })
+}
+
+// A message does not overtake a put that is still to be posted, because its turn has not come: behind a
+// long one in turns, behind an accumulate, a fence, or a get on another rail. Nor does one to this rank itself.
+func TestMessageBehindWaitingPuts(t *testing.T) {
+	const size, run = 2 << 20, 4096
+	try := func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		mems, keys := share(t, es, 2*size+8)
+		words := make([]float64, 1000)
+		last := func(n int) int { return 2*run*(n/run) - run - 8 } // the last word of n bytes in runs, of twice the stride
+		for to := range 2 {
+			p, src, dst, k := es[0].Peer(to), mems[0].Slice(0, size), mems[to].Bytes()[size:], keys[to]
+			at := func(off int) Remote { return k.At(size + off) }
+			strided := func(n int) Request {
+				return p.PutStrided(at(0), src.region.Slice(0, n), Shape2D(n/run, run, run, 2*run))
+			}
+			for name, puts := range map[string]func() (reqs []Request, word int){
+				"in turns": func() ([]Request, int) { return []Request{strided(size / 2)}, last(size / 2) },
+				"behind an accumulate": func() ([]Request, int) {
+					return []Request{Accumulate(p, at(size-8000), Sum, words), p.Put(at(0), src.region.Slice(0, 8))}, 0
+				},
+				"behind a fence": func() ([]Request, int) {
+					a := Accumulate(p, at(size-8000), Sum, words)
+					p.Fence()
+					return []Request{a, p.Put(at(0), src.region.Slice(0, 8))}, 0
+				},
+				"behind a get": func() ([]Request, int) {
+					g := p.Get(src.region.Slice(2*size, 8), k.At(0))
+					return []Request{g, p.Put(at(0), src.region.Slice(0, size))}, size - 8
+				},
+			} {
+				t.Run(fmt.Sprintf("%s %d", name, to), func(t *testing.T) {
+					for i := byte(1); i <= 8; i++ {
+						for j := range src.region.Bytes()[:size] {
+							src.region.Bytes()[j] = i
+						}
+						want := binary.NativeEndian.Uint64(src.region.Bytes())
+						recv := es[to].Peer(0).RecvTag(7, make([]byte, 8))
+						reqs, word := puts()
+						send := p.SendTag(7, make([]byte, 8))
+						_, err := recv.Wait(ctx)
+						got := testutil.Load64(dst[word:])
+						require.NoError(t, err)
+						require.Equal(t, want, got, "round %d", i)
+						require.NoError(t, WaitAll(ctx, append(reqs, send)...))
+					}
+				})
+			}
+			t.Run(fmt.Sprintf("batch %d", to), func(t *testing.T) {
+				b := p.Batch()
+				for i := range 20 {
+					b.Put(at(50_000*i), src.region.Slice(50_000*i, 50_000))
+				}
+				b.Add(7, make([]byte, 8))
+				for i := byte(1); i <= 8; i++ {
+					for j := range src.region.Bytes()[:size] {
+						src.region.Bytes()[j] = 100 + i
+					}
+					recv := es[to].Peer(0).RecvTag(7, make([]byte, 8))
+					sent := b.Send()
+					_, err := recv.Wait(ctx)
+					got := testutil.Load64(dst[50_000*20-8:])
+					require.NoError(t, err)
+					require.Equal(t, binary.NativeEndian.Uint64(src.region.Bytes()), got)
+					require.NoError(t, sent.Wait(ctx))
+				}
+			})
+		}
+	}
+	onNetworks(t, 2, []string{"sim"}, try)
+	for device, list := range map[string]string{"sim": "sim", "tcp": "127.0.0.2, 127.0.0.3"} {
+		t.Run(device+" rails", func(t *testing.T) {
+			t.Parallel()
+			es := rails(t, device, list)
+			connectRails(t, es)
+			try(t, es)
+		})
+	}
 }
 
 // A put of several pieces posted before a message is visible when the message has been

@@ -14,6 +14,7 @@ import (
 	"github.com/seed33544411/rma/internal/bringup"
 	"github.com/seed33544411/rma/internal/bubble"
 	"github.com/seed33544411/rma/internal/cpu"
+	"github.com/seed33544411/rma/internal/initiator"
 	"github.com/seed33544411/rma/internal/message"
 	"github.com/seed33544411/rma/internal/progress"
 	"github.com/seed33544411/rma/internal/settings"
@@ -220,7 +221,7 @@ func addPeers(e *Engine) {
 			p.library.Bound(n, &e.libraries, 4*n)
 		}
 		e.proto.one.AddQueue(&p.one, i, p.own, (*oneSidedHost)(p))
-		e.proto.hub.Add(&p.msg, p.own, e.links[i].Caps(), (*messageHost)(p))
+		e.proto.hub.Add(&p.msg, p.own, e.links[i].Caps(), (*messageHost)(p), (*initiator.Order)(&p.one))
 		e.peers = append(e.peers, p)
 	}
 	t := e.proto

@@ -94,9 +94,7 @@ func (r *requester) took(m *made) {
 	if m.group.pieces > 0 && m.o.kind != Accumulate {
 		r.q.counts.Groups++
 		m.o.loosen()
-		if r.q.groups.took(m.o.kind, &m.group, &m.o.more.grouped) {
-			r.q.host.Hold(true)
-		}
+		r.q.groups.took(m.o.kind, &m.group, &m.o.more.grouped)
 	}
 }
 
@@ -253,8 +251,8 @@ func (r *requester) answered(o *Op, s int, done bool) {
 
 // groupEnded records that a group of o is no longer in flight.
 func (r *requester) groupEnded(o *Op) {
-	if o.kind != Accumulate && r.q.groups.ended(o.kind == Put, &o.more.grouped) {
-		r.q.host.Hold(false)
+	if o.kind != Accumulate {
+		r.q.groups.ended(o.kind == Put, &o.more.grouped)
 	}
 }
 

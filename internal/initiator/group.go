@@ -30,30 +30,25 @@ func (g *groups) plan(k Kind, n, bytes int) logp.PiecesPlan {
 
 // took records that the link took a group of puts or of gets. first: nothing else may be
 // posted from now on.
-func (g *groups) took(k Kind, x *group, of *grouped) (first bool) {
+func (g *groups) took(k Kind, x *group, of *grouped) {
 	if g.all++; g.all == 1 {
 		pp := g.plan(k, int(x.pieces), int(x.bytes))
 		g.pace.begin(pp.Costs[logp.Group].Total() - g.pace.late)
 	}
-	if k != Put {
-		return false
+	if k == Put {
+		of.puts++
+		g.open++
 	}
-	of.puts++
-	g.open++
-	return g.open == 1
 }
 
-// ended records that a group is no longer in flight. last: other operations may be posted
-// again.
-func (g *groups) ended(put bool, of *grouped) (last bool) {
+// ended records that a group is no longer in flight.
+func (g *groups) ended(put bool, of *grouped) {
 	g.all--
 	g.pace.end()
-	if !put {
-		return false
+	if put {
+		of.puts--
+		g.open--
 	}
-	of.puts--
-	g.open--
-	return g.open == 0
 }
 
 // outlier bounds what one sample counts, by what was known: beyond, something else may have

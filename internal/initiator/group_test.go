@@ -64,7 +64,7 @@ func TestGroups(t *testing.T) {
 		require.Equal(t, want, src[:c.n*c.size], "%v", c)
 		b.Prog.Do(func() { require.Equal(t, c.size < 8000, b.Queue.Counts().Served > served, "%v", c) })
 	}
-	a.Prog.Do(func() { require.False(t, a.held) })
+	a.Prog.Do(func() { require.False(t, a.holds()) })
 }
 
 // post posts o, and returns what waits for it.
@@ -112,7 +112,7 @@ func TestNothingOvertakesPutsInGroups(t *testing.T) {
 			a.Prog.Do(func() { still = a.Queue.inflight == 0 })
 			return still
 		}, "what may be posted to be placed")
-		a.Prog.Do(func() { left, open, held = a.Queue.posts.len(), a.Queue.groups.open, a.held })
+		a.Prog.Do(func() { left, open, held = a.Queue.posts.len(), a.Queue.groups.open, a.holds() })
 		seen = append(seen, dst[:8192]...)
 	})
 	require.Equal(t, make([]byte, 8192), seen)
@@ -126,7 +126,7 @@ func TestNothingOvertakesPutsInGroups(t *testing.T) {
 	require.Equal(t, src[:8], dst[4096:4104])
 	a.Prog.Do(func() {
 		require.Zero(t, a.Queue.groups.open+a.Queue.groups.all)
-		require.False(t, a.held)
+		require.False(t, a.holds())
 	})
 }
 
@@ -153,7 +153,7 @@ func TestRefusedGroup(t *testing.T) {
 			var open int
 			var held, over bool
 			var more uint64
-			a.Prog.Do(func() { down, open, held = a.Queue.down, a.Queue.groups.open+a.Queue.groups.all, a.held })
+			a.Prog.Do(func() { down, open, held = a.Queue.down, a.Queue.groups.open+a.Queue.groups.all, a.holds() })
 			require.ErrorIs(t, down, fabric.ErrRemoteAccess)
 			require.Zero(t, open)
 			require.False(t, held)
@@ -180,7 +180,7 @@ func TestGroupToAPeerThatLeaves(t *testing.T) {
 	require.Error(t, wait())
 	a.Prog.Do(func() {
 		require.Zero(t, a.Queue.groups.open+a.Queue.groups.all)
-		require.False(t, a.held)
+		require.False(t, a.holds())
 	})
 }
 

@@ -74,7 +74,8 @@ func (o *Op) Start() {
 		o.Drop() // no operation precedes it
 		return
 	}
-	o.queued = true
+	q.last++
+	o.queued, o.place = true, q.last
 	q.posts.push(o)
 	q.wake()
 }

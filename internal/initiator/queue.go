@@ -30,9 +30,6 @@ func (q *Queue) Explain(k Kind, n, bytes int) logp.PiecesPlan {
 	return q.groups.plan(k, n, bytes)
 }
 
-// Held reports whether messages must not be sent, see Host.Hold.
-func (q *Queue) Held() bool { return q.groups.open > 0 }
-
 // Busy reports whether operations are in flight.
 func (q *Queue) Busy() bool { return q.flushes.open > 0 }
 
@@ -63,3 +60,25 @@ func (q *Queue) Used() uint64 {
 	c := &q.counts
 	return uint64(q.tried) + c.Puts + c.Gets + c.Atomics + c.Signals + c.Accumulates
 }
+
+// Order is a Queue as seen by the messages to the same peer, which do not overtake its operations.
+// Its methods are the owner's.
+type Order Queue
+
+// Last returns the place of the last operation in the order of the queue. free: a message that is
+// sent now follows it, and all before it.
+// Hot path.
+func (x *Order) Last() (place uint32, free bool) {
+	x.eng.prog.AssertOwned()
+	return x.last, x.posts.head == nil && !x.unplaced()
+}
+
+// Passed reports whether a message that is sent now follows the operation at place, and all before it.
+func (x *Order) Passed(place uint32) bool {
+	x.eng.prog.AssertOwned()
+	return !x.unplaced() && (x.posts.head == nil || int32(x.posts.head.place-place) > 0)
+}
+
+// unplaced reports whether something that is posted is not placed in the order of the link: messages
+// to this rank itself do not travel over it.
+func (x *Order) unplaced() bool { return x.groups.open > 0 || x.own && x.inflight > 0 }

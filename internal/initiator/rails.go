@@ -131,13 +131,8 @@ func (x *Rails) endpoint(i int) fabric.Endpoint {
 
 // hold adds n to the operations that nothing may overtake.
 func (x *Rails) hold(n int) {
-	g := &x.q.groups
-	was := g.open
 	x.held += n
-	g.open += n
-	if (was == 0) != (g.open == 0) {
-		x.q.host.Hold(g.open > 0)
-	}
+	x.q.groups.open += n
 }
 
 // release lets others be posted behind an operation that nothing might overtake.

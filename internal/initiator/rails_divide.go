@@ -43,7 +43,7 @@ func (x *Rails) begin(l *opList) bool {
 				o.divides = false // one request of rail 0
 				return true
 			}
-			d.lens = [mr.MaxRails]int64{int64(o.sge.Len)}
+			d.way, d.lens = wayFirst, [mr.MaxRails]int64{int64(o.sge.Len)}
 		}
 	}
 	if !d.may(x, o) {

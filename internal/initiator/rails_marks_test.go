@@ -236,7 +236,7 @@ func TestWhatFollowsPutsOnARail(t *testing.T) {
 	r.end(1, 1, fabric.StatusOK)
 	r.start(Put, 1)
 	require.Empty(t, r.rail[1].marks)
-	require.True(t, r.held)
+	require.True(t, r.holds())
 	r.start(Get, 1)
 	r.start(Put, 1)
 	require.Equal(t, []int{1, 2, 3}, r.on(1))
@@ -260,7 +260,7 @@ func TestWhatFollowsPutsOnARail(t *testing.T) {
 		r.end(0, 1, fabric.StatusOK)
 	}
 	require.Equal(t, upTo(0, 6), r.done())
-	require.False(t, r.held)
+	require.False(t, r.holds())
 }
 
 // A queue that is full between a mark and its put, or before both, changes neither the order nor

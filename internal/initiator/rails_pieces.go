@@ -18,7 +18,7 @@ func (x *Rails) expand(l *opList) {
 		if p.extend().whole = o; sge[0].Len >= WholeFrom {
 			p.Divide(&m.keys)
 		}
-		p.queued = true
+		p.queued, p.place = true, o.place
 		o.pending++
 		ps.push(p)
 	}

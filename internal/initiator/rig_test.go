@@ -26,14 +26,18 @@ type side struct {
 	tasks    sync.WaitGroup
 	connects int
 	probed   int
-	held     bool
 }
 
 func (s *side) Connect()                              { s.connects++ }
-func (s *side) Hold(on bool)                          { s.held = on }
 func (s *side) Probed()                               { s.probed++ }
 func (s *side) FetchSlots(done func([]byte, error))   { s.background(func() { s.fetch(done) }) }
 func (s *side) PublishSlots(f func() ([]byte, error)) { s.background(func() { s.publish(f) }) }
+
+// holds reports whether messages wait for the operations of the queue.
+func (s *side) holds() bool {
+	_, free := (*Order)(&s.Queue).Last()
+	return !free
+}
 
 func (s *side) background(f func()) {
 	s.tasks.Add(1)

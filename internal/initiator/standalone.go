@@ -153,9 +153,6 @@ func (s *Standalone) Refused(error) {}
 // Error implements Host.
 func (s *Standalone) Error(op string, err error) error { return fmt.Errorf("%s: %w", op, err) }
 
-// Hold implements Host: there are no messages.
-func (s *Standalone) Hold(bool) {}
-
 // RailLost implements Host: there are no rails.
 func (s *Standalone) RailLost(int, error) {}
 

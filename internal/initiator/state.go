@@ -74,6 +74,7 @@ type Op struct {
 	loose            bool   // not executed in the order of the link's requests
 	divides          bool   // may be divided over rails
 	id               uint32 // of its work requests, while it has any
+	place            uint32 // in the order of the queue; may wrap around
 	pending          int32  // work requests posted and not complete; of a flush, operations
 	epoch            uint32 // flushes of this epoch and of later ones wait for it
 	slot             int32  // of the result of an atomic, -1 if none
@@ -321,9 +322,6 @@ type Host interface {
 	// Error wraps the error of an operation with the peer.
 	Error(op string, err error) error
 
-	// Hold stops or resumes sending messages to the peer.
-	Hold(on bool)
-
 	// RailLost closes the connection of a rail (Rails.Up), which has failed.
 	// Rails.Down follows before it returns, and Rails.Closed when the peer has closed
 	// it as well.
@@ -363,6 +361,7 @@ type Queue struct {
 	// What is to be posted, and what has been.
 	tried    uint   // operations that TryMove and its like attempted
 	posts    opList // to be posted; the first may be posted in part
+	last     uint32 // place of the last operation that has started
 	inflight int    // requests posted, not complete
 	full     bool   // the link's queue was full: retry after a completion
 	active   bool   // on the engine's list

@@ -19,7 +19,7 @@ func (s *sender) SendNow(tag uint32, data []byte) bool {
 	s.opt.Owner.Assert()
 	// Progress handles messages that are to be timed, and receives that the peer
 	// advertised.
-	if !s.live || s.held || s.backlog.n > 0 || len(data) > s.model.alone || s.learn.left <= 1 || len(s.dests.open) > 0 {
+	if !s.live || s.backlog.n > 0 || len(data) > s.model.alone || s.learn.left <= 1 || len(s.dests.open) > 0 {
 		return false
 	}
 	if !s.ring.SendShort(kindPlain, meta(tag, s.seq+1), data) {
@@ -40,7 +40,7 @@ func (s *sender) SendNow(tag uint32, data []byte) bool {
 //
 // Hot path.
 func (s *sender) transmit() (did bool) {
-	for s.backlog.n > 0 && s.err == nil && !s.held {
+	for s.backlog.n > 0 && s.err == nil {
 		if s.blocked() {
 			break
 		}

@@ -33,7 +33,6 @@ type sender struct {
 	// of the last one posted. batch is its front while sendBatch runs.
 	backlog outQueue
 	seq     uint64
-	held    bool // Hold was called: nothing is passed on
 	batch   batch
 
 	// The last refusal, until it is known not to repeat: see blocked.
@@ -142,12 +141,6 @@ func (s *sender) Params() logp.Params { return s.model.planner.Params() }
 
 // Limits returns the limits for the model.
 func (s *sender) Limits() logp.Limits { return s.model.limits }
-
-// Hold stops or resumes passing messages to the streams.
-func (s *sender) Hold(on bool) {
-	s.opt.Owner.Assert()
-	s.held = on
-}
 
 // Send posts a message. The link gets it in the next Progress. Messages longer than MaxSize
 // end at once with ErrTooLarge.

@@ -37,6 +37,17 @@ type Host interface {
 	Blame(err error)
 }
 
+// Ahead is the queue of one-sided operations with the same peer. Messages do not overtake them.
+type Ahead interface {
+	// Last returns the place of the last operation. free: a message that is sent now follows
+	// all of them.
+	Last() (place uint32, free bool)
+
+	// Passed reports whether a message that is sent now follows the operation at place, and
+	// all before it.
+	Passed(place uint32) bool
+}
+
 // Counts counts the messages with a peer.
 type Counts struct {
 	Sends, Receives, Batches uint64 // completed without an error; messages of batches are among Sends
@@ -86,6 +97,7 @@ func (x *exchange) step() bool {
 type Conversation struct {
 	x      *exchange
 	host   Host
+	ahead  Ahead
 	of     int  // the rank
 	own    bool // the rank is this one
 	polled bool // see pending.Operation.Begin: a poll of the link is not needed to see the peer's writes
@@ -94,9 +106,9 @@ type Conversation struct {
 	begun atomic.Bool // Host.Open was called
 	told  bool        // the peer opens its side; guarded by exchange.mu
 
-	ch           *message.Channel // nil until both sides are ready; never nil with this rank itself
+	ch           *message.Channel // nil until both sides are ready, and with this rank itself
 	loop         message.Loopback // with this rank itself
-	sends, recvs fifo.Queue[*Op]  // while ch is nil
+	sends, recvs fifo.Queue[*Op]  // while ch is nil; also sends that wait for operations ahead
 	place        polled
 	asleep       bool  // the peer has been notified that this side sleeps, and not that it is awake
 	woken        bool  // by the peer, since this side slept last
@@ -183,7 +195,8 @@ func (c *Conversation) TrySend(tag uint32, msg []byte, mem *mr.Registration) (re
 	if !c.x.prog.Hold() {
 		return 0
 	}
-	if (mem == nil || mem.Live()) && c.ch != nil && c.down == nil && !c.x.Inbox.Pending() && c.ch.SendNow(tag, msg) {
+	if _, free := c.ahead.Last(); free && c.sends.Len() == 0 && (mem == nil || mem.Live()) &&
+		c.ch != nil && c.down == nil && !c.x.Inbox.Pending() && c.ch.SendNow(tag, msg) {
 		receipt = c.x.Receipts.Issue()
 		c.counts.Sends++
 		c.counts.SentBytes += uint64(len(msg))
@@ -216,17 +229,37 @@ func (c *Conversation) start(o *Op) {
 	case c.err != nil && (c.ch == nil || !o.kind.receives()):
 		c.fail(o, c.err)
 		return
-	case c.own || o.empty():
+	case o.empty():
+		c.post(o)
+		return
+	case o.kind.Sends() && waits(c, o):
+		c.sends.Push(o)
+	case c.own:
 		c.post(o)
 		return
 	case c.ch != nil:
 		c.post(o)
-	case o.kind.receives():
-		c.recvs.Push(o)
 	default:
-		c.sends.Push(o)
+		c.recvs.Push(o)
 	}
 	c.x.list.add(&c.place)
+}
+
+// waits reports whether o, which sends, must wait for the channel, for operations ahead, or behind others
+// that do.
+func waits(c *Conversation, o *Op) bool {
+	place, free := c.ahead.Last()
+	o.place = place
+	return !free || c.sends.Len() > 0 || c.ch == nil && !c.own
+}
+
+// sendWaiting posts what no longer has to wait.
+func sendWaiting(c *Conversation) (did bool) {
+	for c.sends.Len() > 0 && c.ahead.Passed((*c.sends.Front()).place) {
+		c.post(c.sends.Pop())
+		did = true
+	}
+	return did
 }
 
 // post passes an operation to the channel.
@@ -356,11 +389,12 @@ func (c *Conversation) Opened(ch *message.Channel, err error) {
 		c.end(err)
 		return
 	}
-	for _, q := range []*fifo.Queue[*Op]{&c.recvs, &c.sends} {
-		for q.Len() > 0 {
-			c.post(q.Pop())
-		}
-		*q = fifo.Queue[*Op]{} // its memory
+	for c.recvs.Len() > 0 {
+		c.post(c.recvs.Pop())
+	}
+	c.recvs = fifo.Queue[*Op]{} // its memory
+	if sendWaiting(c); c.sends.Len() == 0 {
+		c.sends = fifo.Queue[*Op]{}
 	}
 	c.x.list.add(&c.place)
 }
@@ -373,6 +407,8 @@ func (c *Conversation) hears() bool {
 // step implements pollable.
 func (c *Conversation) step() (did, more bool) {
 	switch {
+	case c.own:
+		return sendWaiting(c), c.sends.Len() > 0
 	case c.ch == nil:
 		return false, c.down == nil && c.Queued() > 0
 	case c.down != nil:
@@ -380,12 +416,13 @@ func (c *Conversation) step() (did, more bool) {
 		c.Sever()
 		return true, false
 	}
+	sent := sendWaiting(c)
 	did, more, err := c.ch.Progress()
 	if err != nil {
 		c.end(err)
 		return true, c.down != nil
 	}
-	return did, more
+	return did || sent, more || c.sends.Len() > 0
 }
 
 // sleep implements pollable.

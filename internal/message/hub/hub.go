@@ -43,8 +43,8 @@ func (h *Hub) Init(o Options) {
 
 // Add makes c, a zero Conversation, the conversation with the next rank, over a link with
 // these capabilities. Set-up path.
-func (h *Hub) Add(c *Conversation, own bool, caps fabric.Caps, host Host) {
-	c.x, c.host, c.of, c.own = &h.exchange, host, len(h.all), own
+func (h *Hub) Add(c *Conversation, own bool, caps fabric.Caps, host Host, ahead Ahead) {
+	c.x, c.host, c.ahead, c.of, c.own = &h.exchange, host, ahead, len(h.all), own
 	c.polled = caps.Immediate || !caps.TargetProgress
 	c.wakes = caps.WakesOnWrite
 	c.place.it = c

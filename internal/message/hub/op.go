@@ -57,6 +57,7 @@ type Op struct {
 	batch *Batch
 	recvs *RecvBatch
 	call  func()
+	place uint32 // of the operation ahead that a send waits for
 
 	Out message.Out // of a send
 	In  message.In  // of a receive
