@@ -30,6 +30,7 @@ const (
 	engineAnswer            // target to origin: ready, then the end of the phase: all data has arrived
 	engineResult            // origin to rank 0
 	engineTaken             // acknowledges a request or a result
+	engineOver              // origin to target: all puts of a phase have completed
 )
 
 // engineMeet, in place of the length of a phase, starts a barrier of all ranks; 0 ends
@@ -161,8 +162,7 @@ func engineTake(ctx context.Context, p *rma.Peer, tag uint32) ([]byte, error) {
 
 // enginePoint measures one size; rank 0 gets the result of all pairs.
 func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu.Spinner, rec *recorder, res *Result) (err error) {
-	span := (size + 4095) &^ 4095
-	win, err := eng.Window(ctx, offIn+2*span)
+	win, err := eng.Window(ctx, offIn+2*engineSpan(size))
 	if err != nil {
 		return err
 	}
@@ -172,19 +172,7 @@ func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu
 		}
 	}()
 	offheap.Touch(win.Bytes()) // a page's first use would be measured
-	pairs := eng.Size() / 2
-	s := &engineSide{
-		eng: eng, win: win, other: (eng.Rank() + pairs) % eng.Size(), origin: eng.Rank() < pairs, size: size, span: span,
-		stall: ticksOf(p.Stall), w: sp, buf: make([]byte, 8),
-		window: max(min(p.Window, engineWindowBytes/size), 2),
-	}
-	if s.batch = min(p.Batch, s.window); s.batch > 1 && p.Op == Send && p.Test != Lat {
-		s.window -= s.window % s.batch
-	} else {
-		s.batch = 1
-	}
-	s.peer = eng.Peer(s.other)
-	s.reqs, s.recvs = make([]rma.Request, s.window), make([]rma.RecvRequest, s.window)
+	s := newEngineSide(eng, p, size, win, sp)
 	res.Fabric = links.Kind(s.peer.Link())
 	if p.Test != Lat {
 		res.Window = s.window
@@ -203,6 +191,26 @@ func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu
 		res.CPUNS = float64(s.cpu) / (float64(msgs) * parts)
 	}
 	return engineCollect(ctx, eng, p, res)
+}
+
+// engineSpan is the length of each of the two areas of a window.
+func engineSpan(size int) int { return (size + 4095) &^ 4095 }
+
+func newEngineSide(eng *rma.Engine, p *Plan, size int, win *rma.Window, sp cpu.Spinner) *engineSide {
+	pairs := eng.Size() / 2
+	s := &engineSide{
+		eng: eng, win: win, other: (eng.Rank() + pairs) % eng.Size(), origin: eng.Rank() < pairs, size: size, span: engineSpan(size),
+		stall: ticksOf(p.Stall), w: sp, buf: make([]byte, 8),
+		window: max(min(p.Window, engineWindowBytes/size), 2),
+	}
+	if s.batch = min(p.Batch, s.window); s.batch > 1 && p.Op == Send && p.Test != Lat {
+		s.window -= s.window % s.batch
+	} else {
+		s.batch = 1
+	}
+	s.peer = eng.Peer(s.other)
+	s.reqs, s.recvs = make([]rma.Request, s.window), make([]rma.RecvRequest, s.window)
+	return s
 }
 
 // engineWindowBytes bounds the bytes of a stream in flight.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed33544411/rma"
+	"github.com/seed33544411/rma/internal/cpu"
 	"github.com/seed33544411/rma/internal/jobtest"
 	"github.com/seed33544411/rma/internal/testutil"
 )
@@ -62,6 +64,42 @@ func TestRunEngine(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The processor time of a stream of puts is that of both sides. Here both are this process: each
+// side counts what it uses from the first put to the last.
+func TestMeterSpansAStreamOfPuts(t *testing.T) {
+	for _, fabric := range []string{"shm", "tcp"} {
+		t.Run(fabric, func(t *testing.T) {
+			const size = 64 << 10
+			es := jobtest.Open(t, 2, fabric)
+			ctx := testutil.Context(t, testutil.Limit)
+			p := &Plan{Test: BW, Op: Put, Window: 8}
+			sides := make([]*engineSide, 2)
+			var g errgroup.Group
+			for r, e := range es {
+				g.Go(func() error {
+					win, err := e.Window(ctx, offIn+2*engineSpan(size))
+					sides[r] = newEngineSide(e, p, size, win, cpu.Spinner{})
+					return err
+				})
+			}
+			require.NoError(t, g.Wait())
+			origin, target := sides[0], sides[1]
+			g.Go(func() error { return target.serve(ctx, target.putStream) })
+			_, err := origin.phase(ctx, 100, origin.putStream, nil) // the first use of memory
+			require.NoError(t, err)
+			used := origin.meter()
+			_, err = origin.phase(ctx, 5000, origin.putStream, nil)
+			whole := used()
+			require.NoError(t, err)
+			require.NoError(t, origin.tell(ctx, engineAsk, 0))
+			require.NoError(t, g.Wait())
+			if runtime.GOOS == "linux" { // elsewhere the clocks are not known
+				require.Greater(t, float64(origin.cpu), 1.5*float64(whole))
+			}
+		})
 	}
 }
 

@@ -82,10 +82,12 @@ func (s *engineSide) putPing(ctx context.Context, n int64, rec *recorder) error 
 }
 
 // putStream puts n times to the same place, with a window of puts in flight, until all
-// data is in the target's memory. The target does nothing.
+// data is in the target's memory. The target waits for the end, so that its meter spans
+// the stream.
 func (s *engineSide) putStream(ctx context.Context, n int64, _ *recorder) error {
 	if !s.origin {
-		return nil
+		_, err := s.hear(ctx, engineOver)
+		return err
 	}
 	to, from := s.win.At(s.other, offIn), s.win.Slice(offIn+s.span, s.size)
 	for i := range n {
@@ -97,7 +99,10 @@ func (s *engineSide) putStream(ctx context.Context, n int64, _ *recorder) error 
 		}
 		*r = s.peer.Put(to, from)
 	}
-	return s.settle(ctx, n)
+	if err := s.settle(ctx, n); err != nil {
+		return err
+	}
+	return s.tell(ctx, engineOver, n)
 }
 
 // settle waits for the remaining requests of the window.
