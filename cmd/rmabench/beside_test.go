@@ -12,7 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/bench"
@@ -120,6 +122,19 @@ func TestComparePuts(t *testing.T) {
 	}
 }
 
+// Without --limit a peer's run has time in proportion to what is measured.
+func TestCompareLimitsByTime(t *testing.T) {
+	t.Parallel()
+	for args, limit := range map[string]time.Duration{"": compare.LeastLimit, "--time 1m": 20 * time.Minute, "--time 1m --limit 2m": 2 * time.Minute} {
+		f, fl := &compareFlags{}, pflag.NewFlagSet("compare", pflag.ContinueOnError)
+		f.flags(fl)
+		require.NoError(t, fl.Parse(strings.Fields(args)))
+		req, err := f.request()
+		require.NoError(t, err)
+		require.Equal(t, limit, req.Limit, args)
+	}
+}
+
 func TestBesideUsageErrors(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
@@ -131,7 +146,7 @@ func TestBesideUsageErrors(t *testing.T) {
 		"concurrent --beside swaps": "want [messages", "concurrent --sizes 0": "zero", "concurrent --streams 1024 --sizes 2M": "1 GiB", "concurrent --peers lam --fabric shm": "want some of openmpi",
 		"load --op swap": "want [put-signal", "load --busy -1": "goroutines", "load --spin 0": "want default", "load --spin fast": "want default",
 		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --through air": "want engine or channel", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
-		"compare --rounds 0": "positive", "compare --rounds 1001": "want 1 to 1000", "compare --time 1us": "range 1ms to 1h", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
+		"compare --rounds 0": "positive", "compare --limit -1s": "want 0 or", "compare --rounds 1001": "want 1 to 1000", "compare --time 1us": "range 1ms to 1h", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
 	} {
 		refused(t, says, strings.Fields(args)...)
 	}

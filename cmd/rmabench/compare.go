@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed33544411/rma/internal/bench"
 	"github.com/seed33544411/rma/internal/bench/compare"
@@ -82,7 +83,11 @@ named peer is not installed.`,
 			return f.run(cmd.Context(), s, req)
 		},
 	}
-	fl := cmd.Flags()
+	f.flags(cmd.Flags())
+	return cmd
+}
+
+func (f *compareFlags) flags(fl *pflag.FlagSet) {
 	fl.StringVar(&f.fabric, "fabric", "shm", strings.Join(compareFabrics, ", "))
 	fl.StringSliceVar(&f.peers, "peers", []string{"ucx"}, "peers to compare with: all (those installed), or "+strings.Join(compare.Names(), ", "))
 	fl.StringVar(&f.tests, "tests", compare.Defaults, "what to measure")
@@ -93,14 +98,13 @@ named peer is not installed.`,
 	fl.IntVar(&f.rounds, "rounds", compare.DefaultRounds, "number of rounds")
 	fl.IntVar(&f.ranks, "ranks", 2, "number of ranks: all pairs measure at once, pinned to the same two processors")
 	fl.DurationVar(&f.time, "time", compare.DefaultTime, "time per test, side and round")
-	fl.DurationVar(&f.limit, "limit", compare.DefaultLimit, "time limit of a peer's run")
-	f.flags(fl, "table or json (one object per line)")
+	fl.DurationVar(&f.limit, "limit", 0, fmt.Sprintf("time limit of a peer's run (0: 20 times --time, at least %v)", compare.LeastLimit))
+	f.outFlags.flags(fl, "table or json (one object per line)")
 	fl.StringVar(&f.html, "html", "", "also write a page with plots to this file")
 	fl.BoolVar(&f.plot, "plot", false, "also print the ratios as text bars")
 	fl.BoolVar(&f.pin, "pin", true, "pin each process to its own processor")
 	fl.BoolVar(&f.install, "install", false, "install missing peers: Debian packages with apt-get (as root), Go programs with go install")
 	fl.BoolVar(&f.check, "check", false, "exit code 1 if any ratio is below 1")
-	return cmd
 }
 
 // request builds the request from the flags; its errors are usage errors.
@@ -115,8 +119,10 @@ func (f *compareFlags) request() (req compare.Request, err error) {
 		return req, fmt.Errorf("--through %q: want %s or %s", f.through, throughEngine, throughChannel)
 	case f.plot && f.format == "json":
 		return req, errors.New("--plot requires the table format, not --format json")
-	case f.rounds <= 0 || f.time <= 0 || f.limit <= 0:
-		return req, errors.New("--rounds, --time and --limit: want positive values")
+	case f.rounds <= 0 || f.time <= 0:
+		return req, errors.New("--rounds and --time: want positive values")
+	case f.limit < 0:
+		return req, fmt.Errorf("--limit %v: want 0 or a positive value", f.limit)
 	}
 	if err := f.outFlags.check(rowFormats); err != nil {
 		return req, err

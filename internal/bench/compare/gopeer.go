@@ -44,7 +44,7 @@ func goPeer(name, about string, fabrics []string, more ...string) *Peer {
 func goPlan(program string, j Job, more []string) (Plan, error) {
 	program = built(j.Dir, program)
 	side := func(what string, side int) []string {
-		args := []string{program, what, "--addr", j.Addr, "--port", strconv.Itoa(j.Port)}
+		args := []string{program, what, "--addr", j.Addr, "--port", strconv.Itoa(j.Port), "--limit", j.Limit.String()}
 		if cpu, pinned := j.Core(side); pinned {
 			args = append(args, "--cpu", strconv.Itoa(cpu))
 		}

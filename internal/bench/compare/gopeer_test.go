@@ -77,12 +77,12 @@ func TestGoProgramsThatAreMissing(t *testing.T) {
 
 func TestGoPlan(t *testing.T) {
 	t.Parallel()
-	j := Job{Fabric: "shm", Place: Place{Addr: "127.0.0.1", Cores: []int{4, 6}}, Test: Test{Rate, 4096}, Iters: 7, Port: 99}
+	j := Job{Fabric: "shm", Place: Place{Addr: "127.0.0.1", Cores: []int{4, 6}}, Test: Test{Rate, 4096}, Iters: 7, Port: 99, Limit: 10 * time.Minute}
 	plan, err := netBatch.Plan(j)
 	require.NoError(t, err)
 	require.True(t, plan.PinsItself)
-	require.Equal(t, []string{"rmapeer-net", "serve", "--addr", "127.0.0.1", "--port", "99", "--cpu", "6"}, plan.Server)
-	require.Equal(t, []string{"rmapeer-net", "run", "--addr", "127.0.0.1", "--port", "99", "--cpu", "4", "--net", "unix",
+	require.Equal(t, []string{"rmapeer-net", "serve", "--addr", "127.0.0.1", "--port", "99", "--limit", "10m0s", "--cpu", "6"}, plan.Server)
+	require.Equal(t, []string{"rmapeer-net", "run", "--addr", "127.0.0.1", "--port", "99", "--limit", "10m0s", "--cpu", "4", "--net", "unix",
 		"--test", "rate", "--size", "4096", "--iters", "7", "--batch", "32"}, plan.Client)
 	j.Cores, j.Fabric = nil, "tcp"
 	plan, err = grpcPeer.Plan(j)

@@ -28,7 +28,7 @@ func TestStreamsOfPairsGoByTheClock(t *testing.T) {
 	require.Equal(t, 2.0, Test{Rate, 8}.together(1000, 500*time.Microsecond))
 	require.Equal(t, 2000.0, Test{BW, 1000}.together(1000, 500*time.Microsecond))
 	needProc(t)
-	c := &crowd{program: &program{Peer: fakePeer(t, "well"), job: Job{Fabric: "shm", Place: Place{Addr: "127.0.0.1"}}, limit: 30 * time.Second, pairs: 2}}
+	c := &crowd{program: &program{Peer: fakePeer(t, "well"), job: Job{Fabric: "shm", Place: Place{Addr: "127.0.0.1"}, Limit: testutil.Limit}, pairs: 2}}
 	ctx := testutil.Context(t, 60*time.Second)
 	s, _, err := c.run(ctx, Test{Rate, 64}, 1000)
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestFitFillsTheTime(t *testing.T) {
 	require.Equal(t, fewIters, more(100, 0.001))
 	require.Equal(t, maxIters, more(maxIters, 8))
 	needProc(t)
-	c := &crowd{program: &program{Peer: fakePeer(t, "well"), job: Job{Fabric: "shm", Place: Place{Addr: "127.0.0.1"}}, limit: 30 * time.Second}}
+	c := &crowd{program: &program{Peer: fakePeer(t, "well"), job: Job{Fabric: "shm", Place: Place{Addr: "127.0.0.1"}, Limit: testutil.Limit}}}
 	ctx, cancel := context.WithCancel(testutil.Context(t, 60*time.Second))
 	n, err := c.fit(ctx, Test{Lat, 8}, time.Hour) // which the fake never takes
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // Peer is another library with its measuring programs, as a table of functions. A new peer
@@ -54,8 +55,9 @@ type Job struct {
 	Place
 	Test  Test
 	Iters int
-	Port  int    // a TCP port without a listener
-	Dir   string // directory of Prepare; a run may write files there, named after its port
+	Port  int           // a TCP port without a listener
+	Limit time.Duration // after which the run is killed
+	Dir   string        // directory of Prepare; a run may write files there, named after its port
 }
 
 // Place describes the fabric on this machine.

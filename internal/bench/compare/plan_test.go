@@ -72,7 +72,7 @@ func TestPeersInstalledHere(t *testing.T) {
 					require.NoError(t, p.Prepare(ctx, dir))
 					prepared = true
 				}
-				run := &program{Peer: p, job: Job{Fabric: fabric, Place: Place{Addr: "127.0.0.1"}, Dir: dir}, limit: 2 * time.Second}
+				run := &program{Peer: p, job: Job{Fabric: fabric, Place: Place{Addr: "127.0.0.1"}, Dir: dir, Limit: 2 * time.Second}}
 				for _, k := range slices.Compact([]Kind{kinds[0], kinds[len(kinds)-1]}) {
 					s, err := run.once(ctx, Test{k, 64}, p.Trial)
 					if err != nil && strings.Contains(err.Error(), ErrStuck.Error()) {

@@ -25,9 +25,8 @@ const (
 // program is a peer ready to run.
 type program struct {
 	*Peer
-	job   Job           // without the fields that differ between runs
-	limit time.Duration // of the time of one run
-	pairs int           // pairs of processes that run at once
+	job   Job // without the fields that differ between runs
+	pairs int // pairs of processes that run at once
 }
 
 // Sample is the result of one run.
@@ -41,7 +40,7 @@ type Sample struct {
 
 // once makes one run of iters iterations on all pairs at once.
 func (p *program) once(ctx context.Context, t Test, iters int) (Sample, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("%s: %w in %v", p.Name, ErrStuck, p.limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, p.job.Limit, fmt.Errorf("%s: %w in %v", p.Name, ErrStuck, p.job.Limit))
 	defer cancel()
 	all := make([]Sample, max(p.pairs, 1))
 	g, gctx := errgroup.WithContext(ctx)

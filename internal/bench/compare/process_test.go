@@ -49,7 +49,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	needProc(t)
-	p := &program{Peer: fakePeer(t, "well"), job: Job{Fabric: "shm", Place: Place{Addr: "127.0.0.1"}}, limit: 30 * time.Second, pairs: 3}
+	p := &program{Peer: fakePeer(t, "well"), job: Job{Fabric: "shm", Place: Place{Addr: "127.0.0.1"}, Limit: testutil.Limit}, pairs: 3}
 	s, err := p.once(testutil.Context(t, 60*time.Second), Test{Rate, 64}, 5)
 	require.NoError(t, err)
 	require.Equal(t, 6.0, s.Figure)

@@ -20,7 +20,7 @@ type Request struct {
 	Rounds int           // zero means DefaultRounds
 	Pairs  int           // of processes for either library, which run at once; zero means 1
 	Time   time.Duration // of one run of either library; zero means DefaultTime
-	Limit  time.Duration // on one run of a peer, see ErrStuck; zero means DefaultLimit
+	Limit  time.Duration // on one run of a peer, see ErrStuck; zero means 20 times Time, at least LeastLimit
 	Place  Place
 
 	// AnyPeer skips peers that are not installed or cannot use the fabric. Tests that a peer
@@ -32,10 +32,10 @@ type Request struct {
 const (
 	DefaultRounds = 5
 	DefaultTime   = 300 * time.Millisecond
-	// DefaultLimit is long compared with a run and short enough for a user to wait: on one
+	// LeastLimit is long compared with a run and short enough for a user to wait: on one
 	// processor, two sides of a program that spins can wait for each other for a time slice
 	// at every message.
-	DefaultLimit = 30 * time.Second
+	LeastLimit = 30 * time.Second
 
 	// MaxPairs bounds Request.Pairs.
 	MaxPairs = 64
@@ -59,7 +59,7 @@ func (r *Request) Valid() error {
 		r.Time = DefaultTime
 	}
 	if r.Limit == 0 {
-		r.Limit = max(DefaultLimit, 20*r.Time)
+		r.Limit = max(LeastLimit, 20*r.Time)
 	}
 	if r.Pairs == 0 {
 		r.Pairs = 1
@@ -126,7 +126,7 @@ func (r *Request) checkPeer(p *Peer) (does bool, refused []error, err error) {
 	if err := p.Missing(r.Fabric); err != nil {
 		return true, nil, err
 	}
-	_, err = p.Plan(Job{Fabric: r.Fabric, Place: r.Place, Test: r.Tests[0], Iters: p.Trial, Port: 1})
+	_, err = p.Plan(Job{Fabric: r.Fabric, Place: r.Place, Test: r.Tests[0], Iters: p.Trial, Port: 1, Limit: r.Limit})
 	return true, refused, err
 }
 
@@ -157,7 +157,7 @@ func (r *Request) peer(ctx context.Context, peer *Peer, ours Ours, emit func(Row
 			return fmt.Errorf("%s: %w", peer.Name, err)
 		}
 	}
-	p := &program{Peer: peer, job: Job{Fabric: r.Fabric, Place: r.Place, Dir: dir.Path}, limit: r.Limit, pairs: r.Pairs}
+	p := &program{Peer: peer, job: Job{Fabric: r.Fabric, Place: r.Place, Dir: dir.Path, Limit: r.Limit}, pairs: r.Pairs}
 	version := peer.version(ctx, dir.Path)
 	for _, t := range r.Tests {
 		if peer.Does(r.Fabric, t.Kind) != nil {
