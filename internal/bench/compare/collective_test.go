@@ -81,6 +81,15 @@ func TestCollectiveOfPeersInstalledHere(t *testing.T) {
 			require.Equal(t, []string{name, collective.NBC, collective.Ops[i]}, []string{h.Peer, h.What, h.Op})
 			require.True(t, h.Pure > 0 && h.Both > 0, "%+v", h)
 		}
+		// A series is as long as asked for, though the first calls are slow.
+		req = &collective.Request{Ops: []string{"barrier"}, Sizes: []int{8}, Ranks: 2, Time: 100 * time.Millisecond, Bind: topo.Scatter}
+		longest := 0.0
+		for range 3 { // a time slice of another process makes a series shorter
+			require.NoError(t, c.cells(ctx, collective.NBC, req, func(_ string, _ int, v []float64) { longest = max(longest, v[0]*v[3]) }))
+		}
+		if name != "mpich-async" { // its threads and the ranks wait for each other's time slices
+			require.Greater(t, longest, 0.2*float64(req.Time.Microseconds()), name) // the rest are barriers between calls
+		}
 		require.NoError(t, c.Close())
 		require.NoDirExists(t, c.dir.Path)
 	}

@@ -17,7 +17,7 @@
 
 #include "work.h"
 
-enum { LEAST = 3, WARM = 5 };
+enum { LEAST = 3, WARM = 5, MOST = 100000000 };
 
 static MPI_Comm world;
 static int p, me, n; // ranks, this rank, elements of a block
@@ -162,14 +162,23 @@ static double timed(enum part part, int calls, int64_t turns, double *everything
 	return in / calls;
 }
 
-// calls_in returns how many calls take about the given time, and warms the operation up.
+// calls_in returns how many calls take about the given time: as callsIn of package collective, by
+// the time on rank 0 of so many that they take at least a tenth of it. It warms the operation up.
 static int calls_in(enum part part, double seconds) {
-	double took;
-	timed(part, WARM, 0, &took);
-	double calls = WARM * seconds / (took > 1e-9 ? took : 1e-9);
-	int k = calls < LEAST ? LEAST : calls > 1e8 ? 1e8 : calls;
-	MPI_Bcast(&k, 1, MPI_INT, 0, world);
-	return k;
+	timed(part, WARM, 0, NULL);
+	for (int n = WARM, found[2];;) {
+		double took, calls;
+		timed(part, n, 0, &took);
+		calls = n * seconds / (took > 1e-9 ? took : 1e-9);
+		found[1] = took >= seconds / 10 || n == MOST;
+		if (!found[1])
+			calls = calls / 4 < 10.0 * n ? calls / 4 : 10.0 * n; // at least 2.5 n
+		found[0] = calls < LEAST ? LEAST : calls > MOST ? MOST : calls;
+		MPI_Bcast(found, 2, MPI_INT, 0, world);
+		n = found[0];
+		if (found[1])
+			return n;
+	}
 }
 
 static void latency(double seconds) {
