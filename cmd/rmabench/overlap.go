@@ -80,7 +80,7 @@ counts as well: with a processor for each rank (rmarun -n 2 --bind scatter), onl
 
 --peers measures MPI libraries as well, round by round in turn: MPI_Get and
 MPI_Fetch_and_op with a flush, and messages that the target's main thread answers, which
-waits in MPI_Recv while its other threads compute. It needs --fabric shm or tcp, and no
+waits in MPI_Recv while as many other threads compute as goroutines do here. It needs --fabric shm or tcp, and no
 --gap.`,
 		Example: `  rmabench reactivity --fabric tcp
   rmabench reactivity --fabric shm --op get,fetch-add --peers openmpi,mpich

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -40,6 +41,17 @@ func TestParseBeside(t *testing.T) {
 		want.Mean, want.P50, want.P99, want.Max, want.Samples = 2.5, 1, 9, 70, 120
 		require.Equal(t, want, x)
 	}
+}
+
+// As many threads compute as goroutines of this library's target do, however many processors the
+// machine has.
+func TestBesideComputesOnGosProcessors(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	x := overlap.Result{What: "reactivity", Op: "get", Count: 8}
+	require.Equal(t, []string{"reactivity", "get", "-", "8", "0", "50", "3"}, besideRun(&x, "50"))
+	source, err := sources.ReadFile("csrc/beside.c")
+	require.NoError(t, err)
+	require.NotContains(t, string(source), "NPROCESSORS")
 }
 
 // The first library that is installed measures every kind of point but waits for signals, the

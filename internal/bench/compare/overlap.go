@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,11 +46,11 @@ func (o *Overlap) Round(ctx context.Context, r *overlap.Request, round int, emit
 		l := &o.libraries[i]
 		for _, x := range o.cells(r) {
 			x.Library, x.Fabric, x.Round = l.name, o.fabric, round
-			args, parse := besideArgs(&x), parseBeside
+			args, parse := besideRun(&x, series), parseBeside
 			if x.What == "overlap" {
-				args, parse = overlapArgs(&x), parseOverlap
+				args, parse = append(overlapArgs(&x), series), parseOverlap
 			}
-			out, err := o.run(ctx, l, overlapLimit+8*r.Time, 2, nil, append(slices.Clone(args), series)...)
+			out, err := o.run(ctx, l, overlapLimit+8*r.Time, 2, nil, args...)
 			if err == nil {
 				err = parse(out, &x)
 			}
@@ -86,6 +87,12 @@ func parseOverlap(out []byte, x *overlap.Result) error {
 // besideArgs returns the arguments by which csrc/beside.c names a point.
 func besideArgs(x *overlap.Result) []string {
 	return []string{x.What, x.Op, cmp.Or(x.Beside, "-"), strconv.Itoa(x.Count), strconv.Itoa(x.Size)}
+}
+
+// besideRun returns all arguments of csrc/beside.c: with the number of processors that Go has for
+// goroutines, here as in the ranks of this library, so that as many threads compute.
+func besideRun(x *overlap.Result, series string) []string {
+	return append(besideArgs(x), series, strconv.Itoa(runtime.GOMAXPROCS(0)))
 }
 
 // parseBeside reads the line that csrc/beside.c prints for the point x.

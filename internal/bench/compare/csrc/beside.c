@@ -1,11 +1,11 @@
 // Small operations of MPI beside computation, waiting threads or streams, as rmabench reactivity,
 // threads and concurrent measure those of this library.
 //
-//	WHAT OP BESIDE COUNT SIZE MILLISECONDS
+//	WHAT OP BESIDE COUNT SIZE MILLISECONDS PROCESSORS
 //
 // Rank 0 measures OP for about MILLISECONDS, but at least LEAST times or SLOW seconds, while
 //
-//	reactivity  COUNT threads for each processor of rank 1 compute; OP is get, fetch-add, handler
+//	reactivity  COUNT threads for each of PROCESSORS of rank 1 compute; OP is get, fetch-add, handler
 //	            (a message of 8 bytes and its answer) or rendezvous (the same with 1 MiB); BESIDE is -
 //	threads     COUNT threads of each rank wait for messages that never arrive (BESIDE messages) or
 //	            send messages of 8 bytes (sends); OP is put or ping
@@ -23,7 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "work.h"
 
@@ -161,12 +160,12 @@ static void join(pthread_t *t, int n) {
 }
 
 int main(int argc, char **argv) {
-	int threads, ranks, most = MOST_THREADS;
+	int threads, ranks, procs, most = MOST_THREADS;
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &threads);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	if (argc != 7 || ranks != 2 || (count = atoi(argv[4])) < 0 || count > most || (size = atoi(argv[5])) < 0 || atof(argv[6]) <= 0) {
-		fprintf(stderr, "want two ranks, and reactivity|threads|concurrent OP BESIDE COUNT SIZE MILLISECONDS\n");
+	if (argc != 8 || ranks != 2 || (count = atoi(argv[4])) < 0 || count > most || (size = atoi(argv[5])) < 0 || atof(argv[6]) <= 0 || (procs = atoi(argv[7])) < 1) {
+		fprintf(stderr, "want two ranks, and reactivity|threads|concurrent OP BESIDE COUNT SIZE MILLISECONDS PROCESSORS\n");
 		MPI_Abort(MPI_COMM_WORLD, 2);
 	}
 	if (threads != MPI_THREAD_MULTIPLE) {
@@ -179,7 +178,7 @@ int main(int argc, char **argv) {
 	memset(mem, 0, 64 + size);
 	MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
 	char *buf = calloc(1, LARGE);
-	int procs = sysconf(_SC_NPROCESSORS_ONLN), n = 0, drain = 0;
+	int n = 0, drain = 0;
 	pthread_t *t = calloc((size_t)most * procs, sizeof *t), dropper[MOST_THREADS];
 	if (ON(what, "reactivity") && rank == 1)
 		n = begin(t, count * procs, computes);
