@@ -144,9 +144,7 @@ func (s *ring) pingPhase(p *point, rec *recorder, bud budget, n uint64) (uint64,
 		if err != nil {
 			return n, err
 		}
-		now := cpu.Ticks()
-		rec.add(now - last)
-		last = now
+		last = rec.lap(last, cpu.Ticks())
 		if p.Validate {
 			if err := p.verify(in, h.Len, 1, n); err != nil {
 				return n, err
@@ -259,9 +257,7 @@ func (s *ring) flow(p *point, rec *recorder, bud budget, n uint64) (msgs, ticks 
 			return msgs, 0, err
 		}
 		msgs += int64(chain)
-		now := cpu.Ticks()
-		rec.add(now - last)
-		last = now
+		last = rec.lap(last, cpu.Ticks())
 	}
 	if err := s.push(eager.Envelope{Kind: kindLast}, nil); err != nil {
 		return msgs, 0, err

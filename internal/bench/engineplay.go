@@ -70,9 +70,7 @@ func (s *engineSide) putPing(ctx context.Context, n int64, rec *recorder) error 
 		if !s.origin {
 			r = s.put(s.seq)
 		} else if rec != nil {
-			now := cpu.Ticks()
-			rec.add(now - last)
-			last = now
+			last = rec.lap(last, cpu.Ticks())
 		}
 		if err := r.Wait(ctx); err != nil {
 			return err
@@ -128,9 +126,7 @@ func (s *engineSide) sendPing(ctx context.Context, n int64, rec *recorder) error
 				return err
 			}
 			if rec != nil {
-				now := cpu.Ticks()
-				rec.add(now - last)
-				last = now
+				last = rec.lap(last, cpu.Ticks())
 			}
 		}
 		if err := q.Wait(ctx); err != nil {

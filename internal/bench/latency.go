@@ -154,9 +154,7 @@ func (s *side) pingPhase(p *point, b *ball, rec *recorder, bud budget, seq uint6
 				return seq, err
 			}
 		}
-		now := cpu.Ticks()
-		rec.add(now - last)
-		last = now
+		last = rec.lap(last, cpu.Ticks())
 		if p.Validate {
 			if err := p.verify(s.in(b.payload), p.size, 1, seq); err != nil {
 				return seq, err
@@ -255,9 +253,7 @@ func (s *side) tripPhase(p *point, wrs []fabric.WR, rec *recorder, bud budget, n
 				return n, err
 			}
 		}
-		now := cpu.Ticks()
-		rec.add(now - last)
-		last = now
+		last = rec.lap(last, cpu.Ticks())
 		if p.Validate {
 			if err := s.tripVerify(p, n); err != nil {
 				return n, err

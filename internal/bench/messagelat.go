@@ -107,9 +107,7 @@ func (m *messages) pingPhase(p *point, rec *recorder, bud budget, n uint64) (uin
 		if err := m.hear(got); err != nil {
 			return n, err
 		}
-		now := cpu.Ticks()
-		rec.add(now - last)
-		last = now
+		last = rec.lap(last, cpu.Ticks())
 		if p.Validate {
 			if err := p.verify(m.in(p.size), m.answer.size, 1, n); err != nil {
 				return n, err

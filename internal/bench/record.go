@@ -47,6 +47,15 @@ func (r *recorder) add(ticks int64) {
 	}
 }
 
+// lap records the sample from last to now, and returns when the next one begins: now, or after
+// the histogram has been filled, which belongs to no sample.
+func (r *recorder) lap(last, now int64) int64 {
+	if r.add(now - last); r.n == 0 {
+		return cpu.Ticks()
+	}
+	return now
+}
+
 func (r *recorder) flush() {
 	for _, t := range r.buf[:r.n] {
 		t = max(t, 0) // counters of two cores may differ by a few ticks

@@ -39,9 +39,27 @@ func TestRecorder(t *testing.T) {
 	require.Equal(t, l.Min, l.P999)
 }
 
+func TestNoSampleContainsTheHistogram(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	filled := 0
+	for range 3000 {
+		now := cpu.Ticks()
+		next := r.lap(now-1000, now)
+		if r.n > 0 {
+			require.Equal(t, now, next)
+			continue
+		}
+		filled++
+		require.Greater(t, next, now)
+	}
+	require.Equal(t, 3000/len(r.buf), filled)
+	require.Equal(t, r.latency(1).Min, r.latency(1).Max)
+}
+
 func TestRecorderAddAllocatesNothing(t *testing.T) {
 	r := newRecorder()
-	require.Zero(t, testing.AllocsPerRun(5000, func() { r.add(123_456) }))
+	require.Zero(t, testing.AllocsPerRun(5000, func() { r.lap(0, 123_456) }))
 }
 
 func TestTimerCost(t *testing.T) {
