@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/seed33544411/rma"
@@ -190,7 +189,7 @@ func enginePoint(ctx context.Context, eng *rma.Engine, p *Plan, size int, sp cpu
 	if s.cpu >= 0 {
 		res.CPUNS = float64(s.cpu) / (float64(msgs) * parts)
 	}
-	return engineCollect(ctx, eng, p, res)
+	return engineCollect(ctx, eng, res)
 }
 
 // engineSpan is the length of each of the two areas of a window.
@@ -333,10 +332,15 @@ func (s *engineSide) hear(ctx context.Context, tag uint32) (int64, error) {
 	return int64(binary.LittleEndian.Uint64(s.buf)), err
 }
 
-// together returns the stream of all pairs: the sum of their messages over the time of
-// the slowest pair, because a pair that ends early leaves its processors to the others.
-func together(first *Result, all []Result) Result {
-	res := *first
+// together returns the result of all pairs. That of a stream is the sum of their messages over
+// the time of the slowest pair, because a pair that ends early leaves its processors to the
+// others.
+func together(all []Result) Result {
+	res := all[0]
+	res.OfPairs(all)
+	if res.Test == Lat {
+		return res
+	}
 	res.Iters, res.Seconds = 0, 0
 	for i := range all {
 		res.Iters += all[i].Iters
@@ -346,9 +350,8 @@ func together(first *Result, all []Result) Result {
 	return res
 }
 
-// engineCollect combines the results of all origins on rank 0: the sum of rates, the
-// median of latencies.
-func engineCollect(ctx context.Context, eng *rma.Engine, p *Plan, res *Result) error {
+// engineCollect combines the results of all origins on rank 0.
+func engineCollect(ctx context.Context, eng *rma.Engine, res *Result) error {
 	if eng.Rank() != 0 {
 		b, err := json.Marshal(res)
 		if err == nil {
@@ -368,11 +371,6 @@ func engineCollect(ctx context.Context, eng *rma.Engine, p *Plan, res *Result) e
 		}
 		all = append(all, x)
 	}
-	slices.SortFunc(all, func(a, b Result) int { return int((a.LatUS.P50 - b.LatUS.P50) * 1e6) })
-	if p.Test == Lat {
-		res.LatUS = all[len(all)/2].LatUS
-		return nil
-	}
-	*res = together(res, all)
+	*res = together(all)
 	return nil
 }

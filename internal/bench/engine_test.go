@@ -148,6 +148,18 @@ func TestCheckEngine(t *testing.T) {
 func TestTogetherTakesAsLongAsTheSlowest(t *testing.T) {
 	t.Parallel()
 	all := []Result{{Size: 100, Iters: 1000, Seconds: 0.001}, {Size: 100, Iters: 3000, Seconds: 0.002}}
-	r := together(&all[0], all)
+	r := together(all)
 	require.Equal(t, Result{Size: 100, Iters: 4000, Seconds: 0.002, Mmsgs: 2, MBs: 200}, r)
+}
+
+// As of a peer's pairs: the latency is the median of theirs, of two the mean, and the processor time
+// that of all messages.
+func TestTogetherIsOfAllPairs(t *testing.T) {
+	t.Parallel()
+	one := func(us, ns float64, iters int64) Result {
+		return Result{Test: Lat, LatUS: Latency{P50: us, Mean: 2 * us}, CPUNS: ns, Iters: iters}
+	}
+	require.Equal(t, one(2, 40, 100), together([]Result{one(1, 10, 100), one(3, 50, 300)}))
+	require.Equal(t, one(3, 20, 100), together([]Result{one(9, 20, 100), one(1, 20, 100), one(3, 20, 100)}))
+	require.Zero(t, together([]Result{one(1, 10, 100), one(3, 0, 300)}).CPUNS, "not known of one")
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -80,6 +81,25 @@ func (r *Result) fill(msgs int64, took time.Duration) {
 	if took > 0 {
 		r.Mmsgs = float64(msgs) / r.Seconds / 1e6
 		r.MBs = r.Mmsgs * float64(r.Size)
+	}
+}
+
+// OfPairs sets latency and processor time to those of pairs that ran at once: to the medians of the
+// pairs' medians and means, and to the time of all processes for an operation of any pair.
+func (r *Result) OfPairs(all []Result) {
+	var p50, mean []float64
+	var used, ops float64
+	for i := range all {
+		x := &all[i]
+		p50, mean = append(p50, x.LatUS.P50), append(mean, x.LatUS.Mean)
+		used, ops = used+x.CPUNS*float64(x.Iters), ops+float64(x.Iters)
+		if x.CPUNS == 0 { // not known
+			used = math.NaN()
+		}
+	}
+	r.LatUS.P50, r.LatUS.Mean, r.CPUNS = Median(p50), Median(mean), 0
+	if used > 0 {
+		r.CPUNS = used / ops
 	}
 }
 

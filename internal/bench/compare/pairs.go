@@ -10,18 +10,16 @@ import (
 )
 
 // Combine combines the results of our pairs that ran at once, as combine does for the
-// peer's: the sum of rates; medians over the pairs of times and of processor time for a
-// message.
+// peer's: the sum of rates, medians over the pairs of times, and the processor time of all
+// of them for a message.
 func (t Test) Combine(all []bench.Result) bench.Result {
 	r := all[0]
-	var p50, mean, cpu []float64
+	r.OfPairs(all)
 	r.MBs, r.Mmsgs = 0, 0
 	for _, x := range all {
 		r.MBs += x.MBs
 		r.Mmsgs += x.Mmsgs
-		p50, mean, cpu = append(p50, x.LatUS.P50), append(mean, x.LatUS.Mean), append(cpu, x.CPUNS)
 	}
-	r.LatUS.P50, r.LatUS.Mean, r.CPUNS = bench.Median(p50), bench.Median(mean), bench.Median(cpu)
 	return r
 }
 

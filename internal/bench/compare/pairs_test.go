@@ -14,7 +14,7 @@ import (
 func TestCombineOurs(t *testing.T) {
 	t.Parallel()
 	one := func(p50, mbs, rate, cpu float64) bench.Result {
-		return bench.Result{Mode: "auto", LatUS: bench.Latency{P50: p50, Mean: 2 * p50}, MBs: mbs, Mmsgs: rate, CPUNS: cpu}
+		return bench.Result{Mode: "auto", LatUS: bench.Latency{P50: p50, Mean: 2 * p50}, MBs: mbs, Mmsgs: rate, CPUNS: cpu, Iters: 5}
 	}
 	r := Test{Rate, 8}.Combine([]bench.Result{one(1, 10, 3, 100), one(9, 20, 4, 300), one(2, 30, 5, 200)})
 	require.Equal(t, one(2, 60, 12, 200), r)
