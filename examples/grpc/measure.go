@@ -33,16 +33,21 @@ const (
 	streamCall = "/" + measured + "/Stream"
 )
 
-var streamDesc = grpc.StreamDesc{StreamName: "Stream", ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+// An empty message of a stream asks for the number of bytes that have arrived.
+var streamDesc = grpc.StreamDesc{StreamName: "Stream", ClientStreams: true, ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
 	var sum uint64
 	for {
 		var m wrapperspb.BytesValue
 		if err := s.RecvMsg(&m); errors.Is(err, io.EOF) {
-			return s.SendMsg(wrapperspb.UInt64(sum))
+			return nil
 		} else if err != nil {
 			return err
 		}
-		sum += uint64(len(m.Value))
+		if sum += uint64(len(m.Value)); len(m.Value) == 0 {
+			if err := s.SendMsg(wrapperspb.UInt64(sum)); err != nil {
+				return err
+			}
+		}
 	}
 }}
 
@@ -138,10 +143,10 @@ func (s *streams) Op(i int) error {
 	return s.streams[i].SendMsg(s.msg)
 }
 
-// Finish ends the streams and reads the numbers of bytes that have arrived.
+// Finish asks for the numbers of bytes that have arrived.
 func (s *streams) Finish() error {
 	for _, st := range s.streams {
-		if err := st.CloseSend(); err != nil {
+		if err := st.SendMsg(&wrapperspb.BytesValue{}); err != nil {
 			return err
 		}
 	}

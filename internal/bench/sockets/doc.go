@@ -8,9 +8,9 @@
 //
 // A program that links more software adds workloads and calls [Child] when it is started
 // with [Arg]; examples/grpc does so. In a series each connection has a goroutine that makes
-// one operation after the other. A series counts all operations from a common start to the
-// moment at which the server has read everything, and the processor time of both processes
-// meanwhile.
+// one operation after the other. A series counts all operations from a common start, at which
+// the server has read everything of the warm-up, to the moment at which it has read everything,
+// and the processor time of both processes meanwhile.
 //
 //	sockets.go    requests, results, the series
 //	workload.go   the workloads

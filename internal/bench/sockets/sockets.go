@@ -110,10 +110,13 @@ const warm = 5
 // maxSamples bounds the durations that a lane keeps; of longer series these are the first.
 const maxSamples = 1 << 16
 
-// series makes operations for req.Time and sets r's figures; cpu returns the processor time
-// of both processes.
+// series makes operations for the time d, after a warm-up that the server has finished, and sets r's
+// figures; cpu returns the processor time of both processes.
 func series(ctx context.Context, d time.Duration, c Client, r *Result, cpu func() (time.Duration, error)) error {
 	if _, err := run(ctx, d/warm, c, r.Conns); err != nil {
+		return err
+	}
+	if err := c.Finish(); err != nil {
 		return err
 	}
 	before, err := cpu()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,12 +60,30 @@ type half struct {
 
 func (h half) Write(p []byte) (int, error) { return len(p), nil }
 func (h half) Read(p []byte) (int, error)  { return h.rest.Read(p) }
-func (h half) CloseWrite() error           { return nil }
 
 func TestLostBytesAreFound(t *testing.T) {
 	s := &stream{conns: conns{half{rest: strings.NewReader("\x01\x00\x00\x00\x00\x00\x00\x00")}}, sent: make([]int64, 1)}
 	require.NoError(t, s.Op(0))
 	require.ErrorContains(t, s.Finish(), "1 bytes have arrived, want 65536")
+}
+
+// behind is a client whose server is behind until Finish.
+type behind struct{ left atomic.Int64 }
+
+func (b *behind) Op(int) error  { b.left.Add(1); return nil }
+func (b *behind) Finish() error { b.left.Store(0); return nil }
+func (b *behind) Close() error  { return nil }
+
+// The time of a series begins when the server has done what the warm-up left, and ends when it has
+// done the rest.
+func TestWarmUpIsNotTimed(t *testing.T) {
+	t.Parallel()
+	c, r := &behind{}, &Result{Conns: 2}
+	require.NoError(t, series(testutil.Context(t, testutil.Limit), time.Millisecond, c, r, func() (time.Duration, error) {
+		require.Zero(t, c.left.Load())
+		return 0, nil
+	}))
+	require.Positive(t, r.Ops)
 }
 
 func TestRequests(t *testing.T) {

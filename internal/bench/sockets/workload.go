@@ -31,7 +31,7 @@ type Client interface {
 	// Op makes one operation on connection i, for one goroutine at a time.
 	Op(i int) error
 
-	// Finish returns when the server has done all operations. No Op follows.
+	// Finish returns when the server has done all operations.
 	Finish() error
 
 	// Close closes the connections.
@@ -172,6 +172,10 @@ func (g *getter) Close() error {
 // StreamBytes is the size of a stream's writes.
 const StreamBytes = 64 << 10
 
+// mark, between two writes of a stream, which begin with 0, asks for the number of bytes that have
+// arrived.
+const mark = 1
+
 // stream is a client of serveStream.
 type stream struct {
 	conns
@@ -190,14 +194,10 @@ func (s *stream) Op(i int) error {
 	return err
 }
 
-// Finish ends the streams and reads the numbers of bytes that have arrived.
+// Finish asks for the numbers of bytes that have arrived.
 func (s *stream) Finish() error {
 	for _, c := range s.conns {
-		half, ok := c.(interface{ CloseWrite() error })
-		if !ok {
-			return fmt.Errorf("%T cannot be closed for writing", c)
-		}
-		if err := half.CloseWrite(); err != nil {
+		if _, err := c.Write([]byte{mark}); err != nil {
 			return err
 		}
 	}
@@ -217,16 +217,25 @@ func serveStream(l net.Listener) error {
 	return each(l, func(c net.Conn) {
 		buf := make([]byte, StreamBytes)
 		var sum uint64
-		for {
+		for rest := 0; ; { // of a write
 			n, err := c.Read(buf)
-			sum += uint64(n)
-			if errors.Is(err, io.EOF) {
-				break
+			for b := buf[:n]; len(b) > 0; {
+				if rest == 0 && b[0] == mark {
+					if _, err := c.Write(binary.LittleEndian.AppendUint64(nil, sum)); err != nil {
+						return
+					}
+					b = b[1:]
+					continue
+				}
+				if rest == 0 {
+					rest = StreamBytes
+				}
+				k := min(rest, len(b))
+				sum, rest, b = sum+uint64(k), rest-k, b[k:]
 			}
 			if err != nil {
 				return
 			}
 		}
-		_, _ = c.Write(binary.LittleEndian.AppendUint64(nil, sum)) // the client misses it
 	})
 }
