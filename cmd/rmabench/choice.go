@@ -128,7 +128,7 @@ has allocated.`,
 	fl.DurationVar(&f.budget, "budget", 0, "start no more batches after this time (default: no limit)")
 	fl.IntVar(&f.recalibrate, "recalibrate", 0, "fit the model again after this number of batches, for a machine whose speed changes (default: once)")
 	fl.StringVar(&f.html, "html", "", "also write a page with heat maps to this file")
-	fl.StringArrayVar(&f.add, "add", nil, "also show the results in this file of JSON lines on the page (may be repeated)")
+	fl.StringArrayVar(&f.add, "add", nil, "also show the results in this file of JSON lines on the page, those of each run apart (may be repeated)")
 	return cmd
 }
 

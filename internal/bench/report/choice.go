@@ -34,50 +34,73 @@ type heatCell struct {
 	Color     template.CSS
 }
 
-// WriteChoice writes a page with heat maps of every fabric in rs.
+// WriteChoice writes a page with heat maps of every fabric in rs, and of every run of a fabric.
 func WriteChoice(w io.Writer, rs []choice.Result, ss []choice.Summary, at time.Time) error {
 	return choicePage.Execute(w, map[string]any{"When": when(at), "Sections": choiceSections(rs, ss)})
 }
 
-// choiceSection is the part of a page about one fabric.
+// choiceSection is the part of a page about one run over one fabric.
 type choiceSection struct {
-	Fabric string
-	Lines  []string
-	Maps   []heatMap
+	Title string
+	Lines []string
+	Maps  []heatMap
+}
+
+// runsOf splits the cells of a fabric, whose summaries are ss, by runs: each has as many cells as its
+// summary says, and none twice.
+func runsOf(cells []choice.Result, ss []choice.Summary) (runs [][]choice.Result) {
+	for _, r := range cells {
+		k := len(runs) - 1
+		if k < 0 || k < len(ss) && len(runs[k]) == ss[k].Cells || slices.ContainsFunc(runs[k], func(x choice.Result) bool { return x.N == r.N && x.Mix == r.Mix }) {
+			runs, k = append(runs, nil), k+1
+		}
+		runs[k] = append(runs[k], r)
+	}
+	return runs
 }
 
 func choiceSections(rs []choice.Result, ss []choice.Summary) (out []choiceSection) {
-	for fabric, own := range bench.GroupBy(rs, func(r *choice.Result) string { return r.Fabric }) {
-		s := choiceSection{Fabric: fabric}
-		for _, x := range ss {
-			if x.Fabric == fabric {
+	for fabric, cells := range bench.GroupBy(rs, func(r *choice.Result) string { return r.Fabric }) {
+		sums := slices.DeleteFunc(slices.Clone(ss), func(x choice.Summary) bool { return x.Fabric != fabric || x.Cells == 0 })
+		runs := runsOf(cells, sums)
+		for i, own := range runs {
+			s := choiceSection{Title: fabric}
+			if len(runs) > 1 {
+				s.Title = fmt.Sprintf("%s, run %d", fabric, i+1)
+			}
+			if i < len(sums) {
+				x := sums[i]
 				s.Lines = append(s.Lines, fmt.Sprintf("%d cells: regret %.1f %% in the mean (95 %%: %v), p95 %.1f %%, max %.1f %%; %.1f %% of the cells within 10 %% (95 %%: %v); choosing %.1f %% in the mean; prediction error %.1f %% in the median",
 					x.Cells, 100*x.MeanRegret, x.MeanRegret95, 100*x.P95Regret, 100*x.MaxRegret, 100*x.Within10pct, x.Within10pct95, 100*x.MeanChoosing, 100*x.MedianAbsPredictionError))
 			}
+			s.Maps = heatMaps(own)
+			out = append(out, s)
 		}
-		s.Maps = []heatMap{
-			heat("Regret, %", own, func(r *choice.Result) (string, template.CSS) {
-				return fmt.Sprintf("%.0f", 100*r.Regret), shade(r.Regret/0.3, false)
-			}),
-			heat("Prediction error of the plan, %", own, func(r *choice.Result) (string, template.CSS) {
-				return fmt.Sprintf("%+.0f", 100*r.ErrorAuto), shade(r.ErrorAuto, true)
-			}),
-			heat("Cost of choosing, %", own, func(r *choice.Result) (string, template.CSS) {
-				if r.Choosing == nil {
-					return "–", ""
-				}
-				return fmt.Sprintf("%.0f", 100**r.Choosing), shade(*r.Choosing/0.3, false)
-			}),
-			heat("Noise, %", own, func(r *choice.Result) (string, template.CSS) {
-				return fmt.Sprintf("%.0f", 100*r.Noise), shade(r.Noise/0.3, false)
-			}),
-			heat("Plan, and best single mode", own, func(r *choice.Result) (string, template.CSS) {
-				return r.Plan + " / " + r.Best, modeColors[r.Best]
-			}),
-		}
-		out = append(out, s)
 	}
 	return out
+}
+
+func heatMaps(own []choice.Result) []heatMap {
+	return []heatMap{
+		heat("Regret, %", own, func(r *choice.Result) (string, template.CSS) {
+			return fmt.Sprintf("%.0f", 100*r.Regret), shade(r.Regret/0.3, false)
+		}),
+		heat("Prediction error of the plan, %", own, func(r *choice.Result) (string, template.CSS) {
+			return fmt.Sprintf("%+.0f", 100*r.ErrorAuto), shade(r.ErrorAuto, true)
+		}),
+		heat("Cost of choosing, %", own, func(r *choice.Result) (string, template.CSS) {
+			if r.Choosing == nil {
+				return "–", ""
+			}
+			return fmt.Sprintf("%.0f", 100**r.Choosing), shade(*r.Choosing/0.3, false)
+		}),
+		heat("Noise, %", own, func(r *choice.Result) (string, template.CSS) {
+			return fmt.Sprintf("%.0f", 100*r.Noise), shade(r.Noise/0.3, false)
+		}),
+		heat("Plan, and best single mode", own, func(r *choice.Result) (string, template.CSS) {
+			return r.Plan + " / " + r.Best, modeColors[r.Best]
+		}),
+	}
 }
 
 var modeColors = map[string]template.CSS{"eager": "#d6e8f5", "gather": "#dcefd9", "scatter": "#fbe3cc"}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed33544411/rma/internal/bench"
+	"github.com/seed33544411/rma/internal/bench/choice"
 )
 
 func sweep(fabric, virtual, label string, base float64) []bench.Result {
@@ -137,6 +138,34 @@ func TestSeriesAreToldApart(t *testing.T) {
 	require.Len(t, ss, 3)
 	require.Equal(t, "tcp (KVM)", seriesName(rs[len(rs)-1], home(rs)))
 	require.Equal(t, "tcp (bare metal)", seriesName(rs[0], "KVM"))
+}
+
+// Runs over one fabric have maps of their own, whether they measured the same cells or not.
+func TestRunsOfTheChoiceAreToldApart(t *testing.T) {
+	t.Parallel()
+	cell := func(fabric, mix string, regret float64) choice.Result {
+		return choice.Result{Fabric: fabric, N: 8, Mix: mix, Regret: regret, Plan: "eager", Best: "eager"}
+	}
+	sum := func(fabric string, cells int, mean float64) choice.Summary {
+		return choice.Summary{Fabric: fabric, Cells: cells, Regrets: choice.Regrets{MeanRegret: mean}}
+	}
+	rs := []choice.Result{cell("shm", "64", 0.11), cell("shm", "4K", 0.12), cell("shm", "1M", 0.13), cell("shm", "64", 0.14), cell("shm", "64", 0.15), cell("tcp", "64", 0.16)}
+	ss := []choice.Summary{sum("shm", 2, 0.21), sum("tcp", 1, 0.22), sum("shm", 2, 0.23)}
+	var got []string
+	for _, s := range choiceSections(rs, ss) {
+		for _, row := range s.Maps[0].Rows {
+			got = append(got, s.Title+" "+row.Mix+" "+row.Cells[0].Text)
+		}
+		for _, l := range s.Lines {
+			got = append(got, l[:strings.Index(l, " in the mean")])
+		}
+	}
+	require.Equal(t, []string{
+		"shm, run 1 64 11", "shm, run 1 4K 12", "2 cells: regret 21.0 %",
+		"shm, run 2 1M 13", "shm, run 2 64 14", "2 cells: regret 23.0 %",
+		"shm, run 3 64 15", // of a run that was interrupted
+		"tcp 64 16", "1 cells: regret 22.0 %",
+	}, got)
 }
 
 func TestMedianRound(t *testing.T) {
