@@ -115,7 +115,7 @@ func TestReportOfVerbsElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	lines := filepath.Join(dir, "lines")
 	require.NoError(t, os.WriteFile(lines, []byte(`{"test":"rate","fabric":"verbs","op":"put","size":8,"iters":9,"mmsg_s":0.125,"seconds":1}`+"\n"), 0o644))
-	args := []string{"report", "--choice", "none", "--fabrics", "shm,verbs", "--tests", "rate", "--ops", "put", "--time", "1ms", "--progress", "all", "--out", dir, "--verbs-by"}
+	args := []string{"report", "--choice", "none", "--choice-budget", "5s", "--fabrics", "shm,verbs", "--tests", "rate", "--ops", "put", "--time", "1ms", "--progress", "all", "--out", dir, "--verbs-by"}
 	code, out, errs := rmabench(t, append(args, elsewhere(t, lines, ""))...)
 	require.Equal(t, exitOK, code, errs)
 	require.Regexp(t, `(?m)^ +shm.* +verbs\nput +8 +[\d.]+ +0.125$`, out)
@@ -127,9 +127,10 @@ func TestReportOfVerbsElsewhere(t *testing.T) {
 	require.Len(t, results(t, filepath.Join(dir, "results.jsonl")), 2)
 
 	// It fails: the end and the name of the log are shown, and the other fabrics reported.
-	code, out, errs = rmabench(t, append(args, elsewhere(t, lines, "exit 3"))...)
+	code, out, errs = rmabench(t, append(args, elsewhere(t, lines, `echo "$@"; exit 3`))...)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "exit status 3")
+	require.Contains(t, errs, "--choice none --choice-budget 5s ")
 	require.Contains(t, errs, filepath.Join(dir, "verbs.log"))
 	require.Contains(t, errs, "the device is up")
 	require.Contains(t, out, "verbs was not measured")

@@ -59,7 +59,7 @@ func (f *reportFlags) startElsewhere(ctx context.Context, lines, log string, ste
 	defer file.Close()
 	argv := append(strings.Fields(f.verbsBy), self, "report", "--fabrics", "verbs", "--format", "json", "--out", lines, "--progress", "all",
 		"--tests", strings.Join(f.tests, ","), "--ops", strings.Join(f.ops, ","), "--time", f.time.String(), "--count", strconv.Itoa(f.count),
-		"--choice", f.choice, "--label", f.label, "--validate="+strconv.FormatBool(f.valid), "--pin="+strconv.FormatBool(f.pin))
+		"--choice", f.choice, "--choice-budget", f.budget.String(), "--label", f.label, "--validate="+strconv.FormatBool(f.valid), "--pin="+strconv.FormatBool(f.pin))
 	if f.sizes != "" {
 		argv = append(argv, "--sizes", f.sizes)
 	}
