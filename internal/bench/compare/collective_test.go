@@ -83,12 +83,9 @@ func TestCollectiveOfPeersInstalledHere(t *testing.T) {
 		}
 		// A series is as long as asked for, though the first calls are slow.
 		req = &collective.Request{Ops: []string{"barrier"}, Sizes: []int{8}, Ranks: 2, Time: 100 * time.Millisecond, Bind: topo.Scatter}
-		longest := 0.0
-		for range 3 { // a time slice of another process makes a series shorter
-			require.NoError(t, c.cells(ctx, collective.NBC, req, func(_ string, _ int, v []float64) { longest = max(longest, v[0]*v[3]) }))
-		}
-		if name != "mpich-async" { // its threads and the ranks wait for each other's time slices
-			require.Greater(t, longest, 0.2*float64(req.Time.Microseconds()), name) // the rest are barriers between calls
+		for took := 0.0; took < 0.2*float64(req.Time.Microseconds()) && name != "mpich-async"; { // the rest are barriers between calls
+			// A time slice of another process makes a series shorter; those of mpich-async's threads always do.
+			require.NoError(t, c.cells(ctx, collective.NBC, req, func(_ string, _ int, v []float64) { took = v[0] * v[3] }))
 		}
 		require.NoError(t, c.Close())
 		require.NoDirExists(t, c.dir.Path)
