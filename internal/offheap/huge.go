@@ -5,9 +5,9 @@ package offheap
 const HugePage = 2 << 20
 
 // AllocHuge is Alloc for large memory that devices and peers use. It uses reserved huge
-// pages if size is a multiple of HugePage and the system has enough of them free. Otherwise
-// it requests transparent ones before the memory is accessed or registered. Free it with
-// Free.
+// pages, provided before it returns, if size is a multiple of HugePage, the system has enough
+// of them free, and this process may use them. Otherwise it requests transparent ones before
+// the memory is accessed or registered. Free it with Free.
 func AllocHuge(size int, p Purpose) ([]byte, error) {
 	if size > 0 && size <= maxSize && size%HugePage == 0 {
 		if b := mapHugeTLB(size); b != nil {
