@@ -3,6 +3,7 @@ package verbs
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -10,7 +11,7 @@ import (
 type CQ struct {
 	h   uintptr
 	id  uint64
-	cap int
+	cap atomic.Int64
 	ch  *CompChannel
 }
 
@@ -47,7 +48,8 @@ func (c *Context) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
 		}
 		return nil, memFail(op, no, 0, hint)
 	}
-	q.h, q.cap = cq, got
+	q.h = cq
+	q.cap.Store(int64(got))
 	return q, nil
 }
 
@@ -55,10 +57,10 @@ func (c *Context) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
 func (q *CQ) ID() uint64 { return q.id }
 
 // Cap returns the number of entries, at least the number requested.
-func (q *CQ) Cap() int { return q.cap }
+func (q *CQ) Cap() int { return int(q.cap.Load()) }
 
 // Resize changes the number of entries. Providers lock the queue against Poll during the
-// call, so another goroutine may keep polling.
+// call, so another goroutine may keep polling, and call Cap.
 func (q *CQ) Resize(n int) error {
 	op := fmt.Sprintf("resize completion queue to %d entries", n)
 	if q.h == 0 {
@@ -68,7 +70,7 @@ func (q *CQ) Resize(n int) error {
 	if no != 0 {
 		return memFail(op, no, 0, "")
 	}
-	q.cap = got
+	q.cap.Store(int64(got))
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -534,7 +536,16 @@ func TestLimitsOfTheDevice(t *testing.T) {
 	q, err := e.ctx.CreateCQ(16, nil)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, q.Cap(), 16)
-	if err := q.Resize(1000); err == nil {
+	var ended atomic.Bool
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		for q.Cap(); !ended.Load(); q.Cap() {
+		}
+	})
+	err = q.Resize(1000)
+	ended.Store(true)
+	beside.Wait()
+	if err == nil {
 		require.GreaterOrEqual(t, q.Cap(), 1000)
 	} else {
 		require.ErrorIs(t, err, verbs.ErrNotSupported)
