@@ -39,11 +39,16 @@ func silent(e *endpoint) bool {
 	if !e.guarded {
 		return false
 	}
+	starts(e)
+	return cpu.Ticks()-e.moved > e.timeout
+}
+
+// starts is called before a request is made: the time in which the device has to complete one begins with
+// the first that is outstanding.
+func starts(e *endpoint) {
 	if e.head == e.tail {
 		e.moved = cpu.Ticks()
-		return false
 	}
-	return cpu.Ticks()-e.moved > e.timeout
 }
 
 // errStuck is why a queue pair was replaced that look has found.

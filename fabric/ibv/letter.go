@@ -278,6 +278,7 @@ func (m *mailbox) answer(x *letter) {
 	} else {
 		a.key = uint32(fabric.StatusRemoteAccess)
 	}
+	starts(e)
 	list := [1]verbs.SendWR{m.enclose(a, slot{flags: slotAnswer})}
 	if n, err := pass(e, list[:]); n != 1 || err != nil {
 		e.down(fabric.Completion{Op: fabric.OpDown, Status: fabric.StatusUnknown}, 0, false)

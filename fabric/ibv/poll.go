@@ -428,7 +428,6 @@ func (l *Link) Arm() (bool, error) {
 	if l.closed.Load() {
 		return false, fmt.Errorf("arm ibv link: %w", fabric.ErrClosed)
 	}
-	look(l)
 	if l.q.Len() > 0 || l.splitting > 0 && l.stalled() {
 		return false, nil
 	}
@@ -440,7 +439,11 @@ func (l *Link) Arm() (bool, error) {
 			return false, err
 		}
 	}
-	return !l.pump() && l.q.Len() == 0, nil
+	if l.pump() {
+		return false, nil
+	}
+	look(l) // after completions have been taken, which may have waited for as long as the owner did not poll
+	return l.q.Len() == 0, nil
 }
 
 // Disarm implements fabric.Link. The request for an event cannot be cancelled; armed stays

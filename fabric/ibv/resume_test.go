@@ -420,6 +420,47 @@ func TestStuckQueuePairIsReplaced(t *testing.T) {
 	require.Equal(t, uint64(1), a.ep.again.lost)
 }
 
+// A queue pair is not replaced because of a pause before a request: not before an answer, which no Post
+// precedes, and not when the owner takes a completion late.
+func TestPauseIsNotStuck(t *testing.T) {
+	guard := true
+	a, b := pairOf(t, Options{Resume: true, Guard: &guard, HostAtomics: true}, fabric.EndpointOptions{PeerTimeout: testutil.Limit})
+	keeps := func() {
+		t.Helper()
+		lost, why := b.ep.Outages()
+		require.Zero(t, lost, "%v", why)
+	}
+	pause := 2*(maxRetries+1)*b.ep.timeout + 1
+	b.ep.moved -= pause
+	w := a.write(b, 8, fabric.FlagSignaled)
+	w.Op = fabric.OpFetchAdd
+	posts(t, a, w)
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		b.l.Poll(b.cs[:])
+		return b.ep.head != b.ep.tail
+	}, "an answer")
+	look(b.l)
+	keeps()
+	require.NoError(t, a.wait(b)[0].Err())
+
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		sleeps, err := b.l.Arm()
+		require.NoError(t, err)
+		return sleeps && b.ep.head == b.ep.tail
+	}, "the answer is acknowledged")
+	posts(t, b, b.write(a, 8, fabric.FlagSignaled))
+	testutil.Eventually(t, testutil.Limit, func() bool {
+		_, n := readyFDs(b.l.FD())
+		return n > 0
+	}, "a completion")
+	b.ep.moved -= pause
+	sleeps, err := b.l.Arm()
+	require.NoError(t, err)
+	require.False(t, sleeps)
+	keeps()
+	require.NoError(t, b.wait(a)[0].Err())
+}
+
 // A request whose local piece is bad fails each queue pair that it is posted to: rdma_rxe says the same of a
 // port without its address. It ends the endpoint, with the reason.
 func TestBadPieceEndsResumption(t *testing.T) {
