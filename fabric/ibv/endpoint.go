@@ -91,7 +91,7 @@ type endpoint struct {
 	mail *mailbox // nil where the device needs none
 
 	again   *resumption    // nil: the endpoint ends with its queue pair
-	keeps   bool           // again is used: the peer's endpoint continues as well
+	keeps   atomic.Bool    // again is used: the peer's endpoint continues as well
 	over    *spare         // the port that it uses, nil: the link's own
 	from    verbs.GIDEntry // of that port, to send from
 	carry   *carrier       // carries the requests in the place of the queue pair; nil: none
@@ -271,7 +271,15 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 		return fmt.Errorf("%w: %w", fabric.ErrDown, e.reason())
 	}
 	l := e.l
-	attr, err := ready(e, &a, min(l.mtu, a.mtu))
+	mtu := min(l.mtu, a.mtu)
+	keeps := e.again != nil && a.ports > 0
+	if keeps {
+		if err := e.again.begin(mtu, &a); err != nil {
+			return err
+		}
+	}
+	e.keeps.Store(keeps) // before the peer's proof can arrive, which the owner takes accordingly
+	attr, err := ready(e, &a, mtu)
 	if err != nil {
 		return err
 	}
@@ -280,11 +288,6 @@ func (e *endpoint) connect(ctx context.Context, peer []byte) error {
 		e.split.list = make([]fabric.SGE, 0, l.caps.MaxSGE)
 		e.poisonWord = rand.Uint64()
 		e.timeout = int64(float64(int64(4096)<<attr.Timeout) / cpu.NsPerTick())
-	}
-	if e.again != nil && a.ports > 0 {
-		if err := e.again.begin(attr.PathMTU, &a); err != nil {
-			return err
-		}
 	}
 	if e.opt.Prove {
 		if err := prove(ctx, e); err != nil {

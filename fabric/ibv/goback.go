@@ -44,7 +44,7 @@ func seek(r *resumption) {
 // come: for tests. The owner of the link calls it.
 func TryOwnPorts(l *Link) {
 	for _, e := range l.failing() {
-		if e != nil && e.keeps {
+		if e != nil && e.keeps.Load() {
 			e.again.away.until = time.Time{}
 		}
 	}

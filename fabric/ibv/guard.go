@@ -63,7 +63,7 @@ func look(l *Link) {
 	}
 	for _, e := range l.failing() {
 		switch {
-		case e == nil || !e.keeps || e.state.Load() != stConnected:
+		case e == nil || !e.keeps.Load() || e.state.Load() != stConnected:
 		case e.carry != nil:
 			seek(e.again)
 		case e.guarded && e.head != e.tail && cpu.Ticks()-e.moved > 2*(maxRetries+1)*e.timeout:

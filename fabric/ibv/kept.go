@@ -35,7 +35,7 @@ func (k *keep) begin(e *endpoint, mtu verbs.MTU) (err error) {
 	n := len(e.slots)
 	k.maxSGE, k.inline, k.mtuShift = e.l.caps.MaxSGE, e.l.inline, bits.TrailingZeros(uint(mtu.Bytes()))
 	k.reqs, k.pieces, k.psn = make([]kept, n), make([]verbs.SGE, n*k.maxSGE), e.psn
-	if k.inline > 0 {
+	if k.inline > 0 && k.mem == nil {
 		k.mem, err = offheap.Alloc(n*k.inline, offheap.Regions)
 	}
 	return err

@@ -148,7 +148,7 @@ func (l *Link) handle(at *adapter, w *verbs.WC, c *fabric.Completion, refill boo
 		e.proof.Store(1 + int32(w.Status))
 		return false
 	}
-	if st == stNew && w.ID&idRecv != 0 && w.Status == verbs.WCSuccess && !e.keeps { // what is outstanding of one that continues is counted
+	if st == stNew && w.ID&idRecv != 0 && w.Status == verbs.WCSuccess && !e.keeps.Load() { // what is outstanding of one that continues is counted
 		e.proof.CompareAndSwap(0, 1+int32(w.Status))
 	}
 	if st == stNew && w.Status != verbs.WCSuccess && e.opt.Prove {
@@ -402,7 +402,7 @@ func eventStatus(t verbs.EventType) fabric.Status {
 // abandon lets endpoints continue over another port, if they can: theirs is down.
 func (l *Link) abandon(at *adapter) {
 	for _, e := range l.failing() {
-		if e != nil && e.carry == nil && e.at() == at && e.keeps && e.again.ports > 1 && e.again.takes(verbs.WCRetryExcErr) {
+		if e != nil && e.carry == nil && e.at() == at && e.state.Load() == stConnected && e.keeps.Load() && e.again.ports > 1 && e.again.takes(verbs.WCRetryExcErr) {
 			suspend(e, errPortDown)
 		}
 	}

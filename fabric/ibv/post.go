@@ -219,7 +219,7 @@ func (e *endpoint) stage(w *fabric.WR, list []fabric.SGE, pieces int, more bool)
 // pass passes requests, which have slots, to the device, or keeps them until the endpoint continues.
 // Hot path.
 func pass(e *endpoint, wrs []verbs.SendWR) (n int, err error) {
-	if e.keeps {
+	if e.keeps.Load() {
 		return e.again.pass(wrs)
 	}
 	return e.qp.PostSend(wrs)

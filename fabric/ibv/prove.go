@@ -23,7 +23,7 @@ func prove(ctx context.Context, e *endpoint) error {
 	if n, err := e.qp.PostSend([]verbs.SendWR{w}); n != 1 {
 		return fmt.Errorf("%w: %w", errNoProof, err)
 	}
-	if e.keeps {
+	if e.keeps.Load() {
 		e.again.psn++
 	}
 	e.mu.Unlock()

@@ -52,7 +52,7 @@ func (r *resumption) rejoin(ctx context.Context, by *fabric.Courier) error {
 	st := stDown
 	by.Own(func() {
 		if e.state.Load() == stConnected && e.carry == nil && by.Sent() {
-			if e.l.pump(); e.state.Load() == stConnected && e.keeps {
+			if e.l.pump(); e.state.Load() == stConnected && e.keeps.Load() {
 				suspend(e, errRecalled)
 			}
 		}
@@ -80,7 +80,7 @@ func (r *resumption) rejoin(ctx context.Context, by *fabric.Courier) error {
 // that this one is.
 func (r *resumption) refuse(ctx context.Context, by *fabric.Courier) error {
 	err := errEnded
-	if r.e.keeps && !r.told {
+	if r.e.keeps.Load() && !r.told {
 		err = errOver
 	}
 	for by.Sent() {

@@ -110,9 +110,10 @@ func expected(qp *verbs.QP) (uint32, error) {
 	return a.RQPSN & psnMask, err
 }
 
-// begin is called when the endpoint is being connected with one that continues as well.
+// begin is called when the endpoint is being connected with one that continues as well. If that fails, it may be
+// called again, for another peer.
 func (r *resumption) begin(mtu verbs.MTU, peer *address) error {
-	r.e.keeps, r.ports, r.carries = true, min(int(peer.ports), 1+len(r.e.l.opt.Spares)), peer.carries && carriable(r.e)
+	r.ports, r.carries = min(int(peer.ports), 1+len(r.e.l.opt.Spares)), peer.carries && carriable(r.e)
 	return r.keep.begin(r.e, mtu)
 }
 
@@ -159,7 +160,7 @@ func (r *resumption) passOver(wrs []verbs.SendWR) (n int, err error) {
 
 // takes reports whether the endpoint continues when a request or receive has failed with s.
 func (r *resumption) takes(s verbs.WCStatus) bool {
-	if r == nil || r.e.carry != nil || r.e.state.Load() != stConnected || !r.e.keeps || !failure(r.e.l, s) {
+	if r == nil || r.e.carry != nil || r.e.state.Load() != stConnected || !r.e.keeps.Load() || !failure(r.e.l, s) {
 		return false
 	}
 	now := time.Now()
@@ -236,7 +237,7 @@ func FailQueuePairs(l *Link, silent bool) {
 	l.pump()
 	for _, e := range l.failing() {
 		switch {
-		case e == nil || !e.keeps || e.carry != nil || e.state.Load() != stConnected && e.state.Load() != stSuspended:
+		case e == nil || !e.keeps.Load() || e.carry != nil || e.state.Load() != stConnected && e.state.Load() != stSuspended:
 		case silent && e.state.Load() == stConnected:
 			suspend(e, fabric.ErrPeerGone)
 		default:

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,7 +281,7 @@ func continues(t *testing.T) {
 				o.Spares = sparesOf(t)
 			}
 			a, b := pairOf(t, o, fabric.EndpointOptions{Depth: 64, PeerTimeout: testutil.Limit})
-			require.True(t, a.ep.keeps, "the device tells what it has executed")
+			require.True(t, a.ep.keeps.Load(), "the device tells what it has executed")
 			p := newPost(t, a.ep, b.ep)
 			xs := loads(t, a, b, p)
 			total := uint64(2000 / testutil.Slow())
@@ -459,6 +460,29 @@ func TestPauseIsNotStuck(t *testing.T) {
 	require.False(t, sleeps)
 	keeps()
 	require.NoError(t, b.wait(a)[0].Err())
+}
+
+// The owner looks for endpoints to continue, and finds a port down, while others are being connected.
+func TestConnectsBesideALook(t *testing.T) {
+	a, b := pairOf(t, Options{Resume: true}, fabric.EndpointOptions{})
+	require.True(t, a.ep.keeps.Load())
+	var ended atomic.Bool
+	var owner sync.WaitGroup
+	defer owner.Wait()
+	defer ended.Store(true)
+	owner.Go(func() {
+		for !ended.Load() {
+			look(a.l)
+			a.l.abandon(&a.l.adapter)
+		}
+	})
+	for range 4 {
+		x, err := a.l.NewEndpoint(fabric.EndpointOptions{})
+		require.NoError(t, err)
+		y, err := b.l.NewEndpoint(fabric.EndpointOptions{})
+		require.NoError(t, err)
+		join(t, x, y)
+	}
 }
 
 // A request whose local piece is bad fails each queue pair that it is posted to: rdma_rxe says the same of a
