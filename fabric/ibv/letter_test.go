@@ -81,3 +81,17 @@ func TestMailboxIsReadWithinItsBounds(t *testing.T) {
 	m.emptied(&verbs.WC{ID: idRecv | 1})
 	require.Equal(t, uint64(idRecv|1), m.receive(idRecv).ID)
 }
+
+// A letter behind a write takes one of the requests that may carry the pieces, and the error says so.
+func TestLetterBehindTooManyPieces(t *testing.T) {
+	l := &Link{adapter: adapter{caps: fabric.Caps{MaxSGE: 2, MaxMessage: 1 << 20}, noImm: true}}
+	e := &endpoint{l: l, slots: make([]slot, 2*chainMax), depth: 2 * chainMax}
+	e.mail = &mailbox{e: e}
+	w := fabric.WR{Op: fabric.OpWrite, Flags: fabric.FlagNotify}
+	for range 2 * chainMax {
+		w.Local = append(w.Local, fabric.SGE{Addr: 1 << 20, Len: 1})
+	}
+	_, _, err := e.chain([]fabric.WR{w}, 0)
+	require.ErrorIs(t, err, fabric.ErrInvalidWR)
+	require.ErrorContains(t, err, "128 local pieces, at most 126")
+}

@@ -94,14 +94,14 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 				if l.staged > 0 {
 					return m, false, nil // they fit into the next chain
 				}
-				return m, false, tooMany(e.l, m, w)
+				return m, false, tooMany(e.l, m, w, chainMax)
 			}
 		}
 		pieces := 1
 		if len(list) > l.caps.MaxSGE {
 			pieces = (len(list) + l.caps.MaxSGE - 1) / l.caps.MaxSGE
 			if pieces > chainMax {
-				return m, false, tooMany(e.l, m, w)
+				return m, false, tooMany(e.l, m, w, chainMax)
 			}
 		}
 		if l.noInline && w.Flags&fabric.FlagInline != 0 {
@@ -114,8 +114,8 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 				pieces, slots = 0, 1
 			}
 		}
-		if slots > chainMax {
-			return m, false, tooMany(e.l, m, w)
+		if slots > chainMax { // the letter takes one
+			return m, false, tooMany(e.l, m, w, chainMax-1)
 		}
 		if used := e.tail - e.head; used >= e.depth || e.depth-used < uint32(slots) {
 			return m, true, nil
@@ -131,8 +131,9 @@ func (e *endpoint) chain(wrs []fabric.WR, n int) (m int, full bool, err error) {
 	return m, false, nil
 }
 
-func tooMany(l *Link, m int, w *fabric.WR) error {
-	return &fabric.WRError{Index: m, Op: w.Op, Reason: fmt.Sprintf("%d local pieces, at most %d", len(w.Local), chainMax*l.caps.MaxSGE)}
+// tooMany says that w has more pieces than that many requests of the device take.
+func tooMany(l *Link, m int, w *fabric.WR, requests int) error {
+	return &fabric.WRError{Index: m, Op: w.Op, Reason: fmt.Sprintf("%d local pieces, at most %d", len(w.Local), requests*l.caps.MaxSGE)}
 }
 
 // compact copies the pieces that are not empty. It returns nil if this chain has no room
