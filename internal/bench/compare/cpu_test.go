@@ -22,3 +22,17 @@ func TestProcessorTimeIsThatOfTheDifference(t *testing.T) {
 	require.Zero(t, p.cpu(Test{Rate, 8}, 100, short, 199, long), "too alike")
 	require.Zero(t, p.cpu(Test{Rate, 8}, 100, long, 1000, short), "less for more")
 }
+
+// A round whose processor time is not known does not count for the median.
+func TestUnknownProcessorTimeIsLeftOut(t *testing.T) {
+	t.Parallel()
+	var r Row
+	var ps []pair
+	for _, cpu := range []float64{0, 0, 90, 100, 110} {
+		ps = append(ps, pair{ours: 1, theirs: 1, oursCPU: cpu, theirsCPU: 2 * cpu})
+	}
+	r.fill(Test{Rate, 8}, ps)
+	require.Equal(t, []float64{100, 200}, []float64{r.OursCPU, r.TheirsCPU})
+	r.fill(Test{Rate, 8}, ps[:2])
+	require.Zero(t, r.OursCPU+r.TheirsCPU)
+}

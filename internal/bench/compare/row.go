@@ -22,8 +22,8 @@ type Row struct {
 	Rounds int     `json:"rounds"`          // completed by both libraries
 	Ranks  int     `json:"ranks,omitempty"` // of either library that ran at once, in pairs
 
-	// Medians of the user and system time of both processes for a message or a put. Zero:
-	// not known.
+	// Medians of the user and system time of both processes for a message or a put, of the
+	// rounds in which it is known. Zero: in none.
 	OursCPU   float64 `json:"ours_cpu_ns,omitempty"`
 	TheirsCPU float64 `json:"theirs_cpu_ns,omitempty"`
 
@@ -48,7 +48,12 @@ func (r *Row) fill(t Test, ps []pair) {
 	var ours, theirs, ratios, oursCPU, theirsCPU []float64
 	for _, p := range ps {
 		ours, theirs = append(ours, p.ours), append(theirs, p.theirs)
-		oursCPU, theirsCPU = append(oursCPU, p.oursCPU), append(theirsCPU, p.theirsCPU)
+		if p.oursCPU > 0 { // it is known
+			oursCPU = append(oursCPU, p.oursCPU)
+		}
+		if p.theirsCPU > 0 {
+			theirsCPU = append(theirsCPU, p.theirsCPU)
+		}
 		ratios = append(ratios, t.ratio(p.ours, p.theirs))
 	}
 	r.Test, r.Size, r.Unit, r.Rounds = t.Kind, t.Size, t.Unit(), len(ps)
