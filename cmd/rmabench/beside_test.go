@@ -146,7 +146,7 @@ func TestBesideUsageErrors(t *testing.T) {
 		"concurrent --beside swaps": "want [messages", "concurrent --sizes 0": "zero", "concurrent --streams 1024 --sizes 2M": "1 GiB", "concurrent --peers lam --fabric shm": "want some of openmpi",
 		"load --op swap": "want [put-signal", "load --busy -1": "goroutines", "load --spin 0": "want default", "load --spin fast": "want default",
 		"compare --fabric auto": "want shm", "compare --peers mpi": "unknown peer", "compare --through air": "want engine or channel", "compare --tests speed:8": "bad test", "compare --tests rate:0": "zero",
-		"compare --rounds 0": "positive", "compare --limit -1s": "want 0 or", "compare --rounds 1001": "want 1 to 1000", "compare --time 1us": "range 1ms to 1h", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
+		"compare --rounds 0": "positive", "compare --limit -1s": "want 0 or", "compare --batch 8 --through channel": "requires --through engine", "compare --rounds 1001": "want 1 to 1000", "compare --time 1us": "range 1ms to 1h", "compare --mode rocket": "want auto", "compare --format csv": "want table", "compare --window 100000": "out of range",
 	} {
 		refused(t, says, strings.Fields(args)...)
 	}

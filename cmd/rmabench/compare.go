@@ -93,7 +93,7 @@ func (f *compareFlags) flags(fl *pflag.FlagSet) {
 	fl.StringVar(&f.tests, "tests", compare.Defaults, "what to measure")
 	fl.StringVar(&f.mode, "mode", bench.Modes[0], "mode of this library's messages: "+strings.Join(bench.Modes, ", "))
 	fl.StringVar(&f.through, "through", throughEngine, "layer that carries this library's messages: engine, the public interface, or channel, the layer below it")
-	fl.IntVar(&f.batch, "batch", 0, "post the messages of a stream in batches of this size (0: one by one, as peers do)")
+	fl.IntVar(&f.batch, "batch", 0, "post the messages of a stream in batches of this size, through the engine (0: one by one, as peers do)")
 	fl.IntVar(&f.window, "window", bench.DefaultRateWindow, "messages of this library kept outstanding in a stream")
 	fl.IntVar(&f.rounds, "rounds", compare.DefaultRounds, "number of rounds")
 	fl.IntVar(&f.ranks, "ranks", 2, "number of ranks: all pairs measure at once, pinned to the same two processors")
@@ -117,6 +117,8 @@ func (f *compareFlags) request() (req compare.Request, err error) {
 		return req, fmt.Errorf("--fabric %q: want %s", f.fabric, strings.Join(compareFabrics, ", "))
 	case f.through != throughEngine && f.through != throughChannel:
 		return req, fmt.Errorf("--through %q: want %s or %s", f.through, throughEngine, throughChannel)
+	case f.batch > 0 && f.through == throughChannel:
+		return req, errors.New("--batch requires --through engine")
 	case f.plot && f.format == "json":
 		return req, errors.New("--plot requires the table format, not --format json")
 	case f.rounds <= 0 || f.time <= 0:
