@@ -51,10 +51,11 @@ type board struct {
 	area     area        // for operations by shared memory
 	received func(error) // the end of the await
 
+	met atomic.Uint64 // number of the last operation that is over in which all ranks have waited for each other; written with mu
+
 	mu        sync.Mutex // taken before those of operations
 	last      uint64     // number of the last operation that was admitted
-	loose     int        // operations since all ranks have last waited for each other
-	met       uint64     // number of the last operation that is over in which they have
+	loose     int        // operations since then
 	past      [boardOps]admitted
 	queue     []*operation // that are not over
 	fast      fastPlans
@@ -356,10 +357,11 @@ func (b *board) perform(o *operation) (wrong error, ok bool) {
 	if !o.meet && !o.kind.meets() {
 		return nil, true
 	}
-	for ; b.met < o.flag; b.met++ {
-		if wrong := b.stray(b.met + 1); wrong != nil {
+	for m := b.met.Load() + 1; m <= o.flag; m++ {
+		if wrong := b.stray(m); wrong != nil {
 			return wrong, false
 		}
+		b.met.Store(m)
 	}
 	return nil, true
 }
@@ -493,6 +495,9 @@ func (b *board) look(w wait) bool {
 
 // needs reports whether a line of a peer for an operation has not come. o.mu is held.
 func (b *board) needs(o *operation, peer int) bool {
+	if b.dead.Load() {
+		return false // the memory may be released
+	}
 	if o.alg.tells() {
 		return b.waitsFor(o, peer)
 	}
@@ -514,7 +519,7 @@ func (b *board) inquire() {
 		return
 	}
 	var heads [][]byte
-	for f := b.met + 1; f <= b.queue[0].flag; f++ {
+	for f := b.met.Load() + 1; f <= b.queue[0].flag; f++ {
 		a := &b.past[f%boardOps]
 		h := header{seq: a.seq, slot: inquirySlot, call: a.call}
 		heads = append(heads, make([]byte, headerSize))

@@ -274,6 +274,38 @@ func TestSharedRootWaits(t *testing.T) {
 	}
 }
 
+// A rank that ends while the root waits until its memory is free again is needed, as one that has
+// ended before: the calls fail on the ranks that live.
+func TestSharedRootOutlivesARank(t *testing.T) {
+	for _, when := range []string{"before", "meanwhile"} {
+		t.Run(when, func(t *testing.T) {
+			ctx := testutil.Context(t, testutil.Limit)
+			es := job(t, 2, "shm")
+			ts := sharing(t, es)
+			var reqs []*Request
+			start := func() {
+				for range 4 {
+					reqs = append(reqs, StartBcast(ts[0], 0, make([]int64, 100)))
+				}
+			}
+			if when == "meanwhile" {
+				start()
+				require.NoError(t, reqs[0].Wait(ctx))
+				require.False(t, reqs[3].Done())
+			}
+			require.NoError(t, es[1].Close())
+			if when == "before" {
+				testutil.Eventually(t, testutil.Limit, func() (gone bool) {
+					testutil.Holding(&ts[0].t.mu, func() { gone = ts[0].t.gone != nil })
+					return gone
+				}, "the end of the rank to be known")
+				start()
+			}
+			require.ErrorIs(t, reqs[3].Wait(ctx), rma.ErrPeerGone)
+		})
+	}
+}
+
 // Teams whose areas would exceed the budget of one rank, or whose ranks cannot map the memory,
 // use other algorithms.
 func TestSharedNotPossible(t *testing.T) {
