@@ -130,7 +130,8 @@ func newBoard(t *team) *board {
 		b.mu.Lock()
 		b.awaiting = -1
 		if err == nil && b.left {
-			go b.release() // not within a callback
+			b.noted = false
+			b.release()
 		} else if err == nil {
 			b.sleeps(false)
 			b.run()
@@ -198,8 +199,8 @@ func (b *board) release() {
 	if !b.released.CompareAndSwap(false, true) {
 		return // the team was closed before
 	}
-	_ = b.in.Close()
 	b.t.s.releaseArea(2 * b.area.half)
+	go func() { _ = b.in.Close() }() // it waits for the owner of the engine, which may be this goroutine, in a callback
 }
 
 // admit gives an operation its number, and decides whether it ends with a barrier. Two
@@ -449,7 +450,7 @@ func (o *operation) spin() {
 	}
 	b := o.t.board
 	b.mu.Lock()
-	if b.spinning++; b.noted {
+	if b.spinning++; b.noted && !b.dead.Load() { // else the memory may be released
 		b.sleeps(false)
 	}
 	b.mu.Unlock()

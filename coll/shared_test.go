@@ -306,6 +306,31 @@ func TestSharedRootOutlivesARank(t *testing.T) {
 	}
 }
 
+// A callback that the engine calls may close its team.
+func TestCloseInACallback(t *testing.T) {
+	ctx := testutil.Context(t, testutil.Limit)
+	es := job(t, 2, "shm")
+	ts := sharing(t, es)
+	each(t, ts, func(r int, world *Team) error {
+		team, err := New(ctx, es[r], []int{0, 1}, "closed")
+		if err = errors.Join(err, settled(ctx, team, byFlags)); err != nil {
+			return err
+		}
+		if r == 1 {
+			if _, err := es[1].Peer(0).RecvTag(1, nil).Wait(ctx); err != nil { // the other rank has started
+				return err
+			}
+			return errors.Join(Barrier(ctx, team), Barrier(ctx, world), team.Close())
+		}
+		closed := make(chan error, 1)
+		StartBarrier(team).Then(func(err error) { closed <- errors.Join(err, team.Close()) })
+		if err := es[0].Peer(1).SendTag(1, nil).Wait(ctx); err != nil {
+			return err
+		}
+		return errors.Join(<-closed, Barrier(ctx, world))
+	})
+}
+
 // Teams whose areas would exceed the budget of one rank, or whose ranks cannot map the memory,
 // use other algorithms.
 func TestSharedNotPossible(t *testing.T) {
