@@ -109,6 +109,19 @@
 // [RecvBatch]. A panic in a handler or another callback ends the process, even if a goroutine
 // that waits, and therefore runs it, recovers panics.
 //
+// A callback is a function that the engine calls: of Then, ThenLen, SendFunc, RecvFunc, a
+// handler without workers, or a method of a [Receiver]. It may run on the goroutine that
+// drives the engine, which no other goroutine can drive until it returns. Therefore it must
+// not block. It may start operations, and call [Event.Set], [Receiving.Resume],
+// [RecvRequest.Cancel], Then, Forget, Done, and what only reads values, such as [Region.Bytes].
+// All other calls may wait for the engine, and then wait for ever, those without a context
+// too: [Region.Close], [Engine.Close], [Engine.Invalidate], [Engine.Handle],
+// [Engine.Receive] and their Close, [Engine.Stats], [Batch.Explain], [Mapping.Attach],
+// [Engine.FenceAll], [Peer.Reset] and every wait. The same call may succeed if the operation
+// was complete before Then, as it often is between ranks on one host. To make such a call
+// when an operation ends, pass the result to another goroutine by [Event.Set] or by a channel
+// with room for it.
+//
 // # testing/synctest
 //
 // An engine that was opened outside may be used in a bubble: memory, one-sided operations,

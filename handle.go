@@ -18,8 +18,8 @@ type HandlerOptions struct {
 	// Workers is the number of goroutines that call the handler, which may then wait.
 	// Messages of one peer go to one worker, in the order in which they were sent; those of
 	// several peers may be handled at the same time. Zero: the progress engine calls the
-	// handler, which must not wait for anything, nor call methods of the engine that wait;
-	// it may send by Peer.SendFunc.
+	// handler, which must not wait for anything, nor call methods of the engine that wait
+	// (see Concurrency in the package's comment); it may send by Peer.SendFunc.
 	Workers int
 
 	// Backlog is the number of messages that may wait for each worker. Further messages

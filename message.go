@@ -63,7 +63,8 @@ func (p *Peer) SendBuffer(tag uint32, b Buffer) Request {
 
 // SendFunc is SendTag with a callback: done is called once, with nil when msg may be
 // reused, or with the error. It runs in the progress engine, possibly before SendFunc
-// returns, and must not wait for anything. done may be nil. SendFunc does not allocate.
+// returns, and must not wait for anything: see Concurrency in the package's comment. done
+// may be nil. SendFunc does not allocate.
 // Hot path.
 func (p *Peer) SendFunc(tag uint32, msg []byte, done func(error)) {
 	if done == nil {
@@ -107,7 +108,7 @@ func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 // its bytes in one to three parts. They are valid during the call only, and a dishonest
 // peer may change them meanwhile. A message that is too large for the ring is fetched to
 // buf and passed to use there. use runs in the progress engine and must not wait for
-// anything.
+// anything: see Concurrency in the package's comment.
 func (p *Peer) RecvFunc(tag uint32, buf []byte, use func(tag uint32, parts [][]byte)) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Buf, o.In.Tag, o.In.Use = buf, tag, use
@@ -137,7 +138,8 @@ func (r RecvRequest) WaitFrom(ctx context.Context) (m Envelope, err error) {
 	return m, err
 }
 
-// ThenLen is Then with the length of the message in bytes. After an error it is of no meaning.
+// ThenLen is Then, with the same rules for f, and with the length of the message in bytes.
+// After an error it is of no meaning.
 func (r RecvRequest) ThenLen(f func(n int, err error)) {
 	if !r.waitable() {
 		r.Then(func(err error) { f(0, err) })
@@ -294,8 +296,9 @@ func (e *Engine) Probe(tag uint32) RecvRequest {
 // Handle registers f as the handler of messages with this tag: f is called for each such
 // message of any peer until the handler is closed, in the order in which the peer sent
 // them. f runs in the progress engine, on the goroutine that drives it, and must not wait
-// for anything. The message is in one to three parts, which are valid during the call; if
-// they lie in the ring, a dishonest peer may change them meanwhile.
+// for anything: see Concurrency in the package's comment. The message is in one to three
+// parts, which are valid during the call; if they lie in the ring, a dishonest peer may
+// change them meanwhile.
 func (e *Engine) Handle(tag uint32, f func(m Envelope, parts [][]byte)) (*Handler, error) {
 	return e.HandleWith(HandlerOptions{Tag: tag}, f)
 }

@@ -14,8 +14,8 @@ var ErrUnwanted = message.ErrUnwanted
 // Receiver takes messages as they arrive and chooses the memory of each. It is intended
 // for libraries that transfer much data; applications use Handle. The progress engine
 // calls its methods, one at a time, on the goroutine that drives it. They must not wait
-// for anything, and must not call methods of the engine that do (Wait, Close, Receive,
-// Stats, Barrier). They may send by SendFunc.
+// for anything, and must not call methods of the engine that do: see Concurrency in the
+// package's comment. They may send by SendFunc.
 type Receiver interface {
 	// Arriving is called for every message, in the order in which its peer sent them, before
 	// its bytes are read, and returns its destination. If inPlace is set, the bytes are in

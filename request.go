@@ -229,8 +229,9 @@ func WaitAny(ctx context.Context, reqs ...Request) (int, error) {
 
 // Then calls f once with the operation's error, when the operation is complete: on the
 // goroutine that then drives the engine, or, if the operation is complete already, on this
-// one before Then returns. f must not block, panic or wait for the engine; it may start
-// operations. Then uses the request up.
+// one before Then returns. f is a callback: it must not panic, block or wait for the engine,
+// as [Region.Close] does; see Concurrency in the package's comment. It may start operations.
+// Then uses the request up.
 func (r Request) Then(f func(error)) {
 	var err error
 	switch {

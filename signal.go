@@ -317,7 +317,7 @@ func having(e *Engine, peers []*Peer, has func(*initiator.Queue) bool) (ps []*Pe
 }
 
 // FenceAll calls Fence for every peer. It does not order operations with different peers
-// among each other: wait for those.
+// among each other: wait for those. Unlike Fence, it must not be called by a callback.
 func (e *Engine) FenceAll() {
 	for _, p := range having(e, e.peers, (*initiator.Queue).Busy) {
 		p.Fence()
