@@ -16,9 +16,10 @@ import (
 // The puts take place first, in no particular order, then the gets; then the messages are
 // sent. When its request is complete, a batch may be sent again unchanged: Send repeats its
 // puts, gets and messages with what their memory then holds. It keeps that memory from the
-// garbage collector until Reset. Earlier, Send fails with ErrInUse. A batch must be used by
-// one goroutine at a time. Peer.Batch makes one; the zero value belongs to no peer and
-// cannot be used.
+// garbage collector until Reset. Earlier, Send fails with ErrInUse, and so does every Send
+// until Reset if something was added meanwhile, which is not part of the batch. A batch must
+// be used by one goroutine at a time. Peer.Batch makes one; the zero value belongs to no
+// peer and cannot be used.
 type Batch struct {
 	peer  *Peer
 	b     hub.Batch
@@ -52,6 +53,9 @@ func (b *Batch) Put(dst Remote, src Buffer) { b.move(initiator.Put, src, dst) }
 func (b *Batch) Get(dst Buffer, src Remote) { b.move(initiator.Get, dst, src) }
 
 func (b *Batch) move(k initiator.Kind, local Buffer, remote Remote) {
+	if b.busy() {
+		return
+	}
 	here, err := local.piece(b.peer.eng, b.peer.link)
 	there := onesided.Piece{Len: here.Len}
 	if err == nil {
@@ -72,22 +76,37 @@ func (b *Batch) fail(err error) {
 	}
 }
 
+// busy reports whether the batch is in flight, so that nothing may be added: the engine reads
+// its lists.
+func (b *Batch) busy() bool {
+	if !b.req.inFlight() {
+		return false
+	}
+	b.fail(ErrInUse)
+	return true
+}
+
 // Add appends a message. msg belongs to the engine from Send until the batch is complete.
-func (b *Batch) Add(tag uint32, msg []byte) {
+func (b *Batch) Add(tag uint32, msg []byte) { b.add(tag, msg, false) }
+
+func (b *Batch) add(tag uint32, msg []byte, urgent bool) {
+	if b.busy() {
+		return
+	}
 	o := b.b.Add()
-	o.Data, o.Tag, o.Registered = msg, tag, false
+	o.Data, o.Tag, o.Registered, o.Urgent = msg, tag, false, urgent
 }
 
 // AddUrgent appends a message that does not wait to be combined with others: it is sent in its turn
 // through the peer's ring, by itself, if it fits there, whatever the model says. See Add.
-func (b *Batch) AddUrgent(tag uint32, msg []byte) {
-	b.Add(tag, msg)
-	b.b.Outs[len(b.b.Outs)-1].Urgent = true
-}
+func (b *Batch) AddUrgent(tag uint32, msg []byte) { b.add(tag, msg, true) }
 
 // AddBuffer appends a message in registered memory: see Add. If the buffer is not valid, or
 // its region is closed before Send (ErrForeign), Send fails for the whole batch.
 func (b *Batch) AddBuffer(tag uint32, buf Buffer) {
+	if b.busy() {
+		return
+	}
 	o := b.b.Add()
 	rights, err := buf.out(b.peer, &o.Data, &o.LKey, &o.RKey)
 	o.Tag, o.Registered = tag, rights.has(PeersRead)

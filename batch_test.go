@@ -352,7 +352,52 @@ func TestListsInFlightAreRefused(t *testing.T) {
 	})
 }
 
-// So is one whose request has been given up, until its callback is called.
+// What is added to a list in flight is not part of it, and the list cannot be posted until
+// it is reset: its operations in flight are what was posted.
+func TestNothingIsAddedInFlight(t *testing.T) {
+	onEach(t, func(t *testing.T, fabric string) {
+		ctx := testutil.Context(t, testutil.Limit)
+		es := open(t, 2, fabric)
+		mem, keys := share(t, es, 4096)
+		p, back := es[0].Peer(1), es[1].Peer(0)
+		for name, post := range map[string]func(b *RecvBatch) Request{
+			"one": func(b *RecvBatch) Request { return b.Recv(p) },
+			"any": func(b *RecvBatch) Request { return b.RecvAny(es[0]) },
+		} {
+			var in RecvBatch
+			in.Add(1, make([]byte, 8))
+			first := post(&in)
+			in.Add(1, make([]byte, 8))
+			require.Equal(t, 1, in.Len(), name)
+			require.NoError(t, back.SendTag(1, []byte("x")).Wait(ctx))
+			require.NoError(t, first.Wait(ctx), name)
+			require.ErrorIs(t, post(&in).Wait(ctx), ErrInUse, name)
+			in.Reset()
+			require.NoError(t, post(&in).Wait(ctx), name)
+		}
+		for name, add := range map[string]func(b *Batch){
+			"message":        func(b *Batch) { b.Add(2, []byte("x")) },
+			"urgent message": func(b *Batch) { b.AddUrgent(2, []byte("x")) },
+			"buffer":         func(b *Batch) { b.AddBuffer(2, mem[0].Slice(0, 8)) },
+			"put":            func(b *Batch) { b.Put(keys[1].At(0), mem[0].Slice(0, 8)) },
+			"get":            func(b *Batch) { b.Get(mem[0].Slice(0, 8), keys[1].At(0)) },
+		} {
+			b := p.Batch()
+			b.Add(2, make([]byte, 8<<20)) // waits for its receive
+			first := b.Send()
+			add(b)
+			require.Equal(t, 1, b.Len(), name)
+			_, err := back.RecvTag(2, make([]byte, 8<<20)).Wait(ctx)
+			require.NoError(t, err)
+			require.NoError(t, first.Wait(ctx), name)
+			require.ErrorIs(t, b.Send().Wait(ctx), ErrInUse, name)
+			b.Reset()
+			require.NoError(t, b.Send().Wait(ctx), name)
+		}
+	})
+}
+
+// A list whose request has been given up cannot be posted again, until its callback is called.
 func TestListsGivenUpInFlightAreRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, fabric string) {
 		ctx := testutil.Context(t, testutil.Limit)

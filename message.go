@@ -355,9 +355,11 @@ func (e *Engine) messageAny(o *hub.Op) Request {
 // each, and the list may be posted again unchanged: a stream of messages needs one call of
 // Recv and one of Wait for as many messages as the list has receives. From Recv or RecvAny
 // until completion, the buffers belong to the engine, and posting the list again fails with
-// ErrInUse.
+// ErrInUse. So does every posting until Reset if a receive was added meanwhile, which is not
+// part of the list.
 type RecvBatch struct {
 	b   hub.RecvBatch
+	bad bool // a receive was added while the list was in flight
 	req Request
 }
 
@@ -366,6 +368,10 @@ func (b *RecvBatch) Add(tag uint32, buf []byte) { b.AddTags(Tags{Tag: tag}, buf)
 
 // AddTags appends a receive of a message with any of these tags into buf.
 func (b *RecvBatch) AddTags(t Tags, buf []byte) {
+	if b.req.inFlight() {
+		b.bad = true
+		return
+	}
 	s := b.b.Add()
 	s.Buf, s.In.Tag, s.In.Ignore = buf, t.Tag, t.Ignore
 }
@@ -379,13 +385,13 @@ func (b *RecvBatch) Reset() {
 	for i := range b.b.Slots {
 		b.b.Slots[i].Buf = nil
 	}
-	b.b.Slots = b.b.Slots[:0]
+	b.b.Slots, b.bad = b.b.Slots[:0], false
 }
 
 // Recv posts the receives for messages of p. It does not allocate.
 // Hot path.
 func (b *RecvBatch) Recv(p *Peer) Request {
-	if b.req.inFlight() {
+	if b.bad || b.req.inFlight() {
 		return p.refuse(hub.RecvSeveral.String(), ErrInUse)
 	}
 	b.req = p.message(p.msg.NewRecvBatch(&b.b))
@@ -395,7 +401,7 @@ func (b *RecvBatch) Recv(p *Peer) Request {
 // RecvAny posts the receives for messages of any peer. It does not allocate.
 // Hot path.
 func (b *RecvBatch) RecvAny(e *Engine) Request {
-	if b.req.inFlight() {
+	if b.bad || b.req.inFlight() {
 		return newRefusal(e, &PeerError{Rank: AnyRank, Op: hub.RecvSeveral.String(), Err: ErrInUse})
 	}
 	b.req = e.messageAny(e.proto.hub.NewAnyBatch(&b.b))
