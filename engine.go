@@ -181,7 +181,8 @@ func withSetupTimeout(ctx context.Context, e *Engine) (context.Context, context.
 	return context.WithTimeout(ctx, e.cfg.SetupTimeout)
 }
 
-// BeforeClose registers a function that Close calls first, while the engine still works.
+// BeforeClose registers a function that Close calls first, while the engine still works. f
+// must not call Close, which waits for it.
 // It is for libraries that have data left to deliver. Close, and concurrent calls of it,
 // wait until f has returned. If Close has begun already, f is not called, and BeforeClose
 // returns false.
@@ -200,8 +201,11 @@ func (e *Engine) BeforeClose(f func()) bool {
 // they are placed at their peers, where receives take them now or later, or until these
 // have left the job. For each other peer that does not acknowledge them within 5 s, or
 // Config.PeerTimeout if that is longer, the error wraps a *PeerError with ErrUnconfirmed.
-// Close returns when all goroutines of the engine have stopped. It may be called several
-// times; each call returns the same error.
+// Close returns when all goroutines of the engine have stopped, workers of handlers included:
+// a handler or another callback that calls Close waits for itself, for ever, and one that
+// waits for something else delays Close without limit. To close the engine because of a
+// message, let the handler tell another goroutine. Close may be called several times; each
+// call returns the same error.
 func (e *Engine) Close() error {
 	e.parting.Do(e.part)
 	e.mu.Lock()

@@ -15,7 +15,8 @@ type HandlerOptions struct {
 	// The handler gets messages whose tag equals Tag, except in the bits set in Ignore.
 	Tag, Ignore uint32
 
-	// Workers is the number of goroutines that call the handler, which may then wait.
+	// Workers is the number of goroutines that call the handler, which may then wait, but
+	// must not call Handler.Close or Engine.Close: both wait until it has returned.
 	// Messages of one peer go to one worker, in the order in which they were sent; those of
 	// several peers may be handled at the same time. Zero: the progress engine calls the
 	// handler, which must not wait for anything, nor call methods of the engine that wait
