@@ -184,7 +184,8 @@ func (p *Peer) flag(o *initiator.Op, sig Remote, op SignalOp, value uint64) erro
 // PutSignal and Signal wake it, on every link, and so do this rank's operations on itself;
 // stores of this process are noticed within 4 ms, other operations of peers within 1 s.
 // The error is that of ctx, ErrClosed, or a *PeerError if the buffer is not a valid word.
-// WaitSignal does not allocate.
+// WaitSignal does not notice the death of the rank that should change the word: see
+// Peer.WaitSignal. It does not allocate.
 // Hot path.
 func (e *Engine) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64) (uint64, error) {
 	return e.Peer(e.Rank()).waitWord(ctx, w, onesided.Uint64, cond, value, nil)
@@ -198,7 +199,7 @@ func (p *Peer) WaitSignal(ctx context.Context, w Buffer, cond Cond, value uint64
 
 // AwaitSignal is WaitSignal as a request, for WaitAny: its Wait returns the value of the
 // word that met the condition. The request stays in flight until the condition is met or
-// the engine is closed. Until then Region.Close of the word's region returns ErrInUse; the
+// the engine is closed, also if the rank that should change the word dies. Until then Region.Close of the word's region returns ErrInUse; the
 // region is released when the request is complete.
 func (e *Engine) AwaitSignal(w Buffer, cond Cond, value uint64) AtomicRequest {
 	return AtomicRequest{Request: e.Peer(e.Rank()).awaitWord(w, onesided.Uint64, cond, value, nil)}
@@ -207,7 +208,8 @@ func (e *Engine) AwaitSignal(w Buffer, cond Cond, value uint64) AtomicRequest {
 // WaitUntil is Engine.WaitSignal for a word of 4 or 8 bytes, aligned to its size, which is
 // compared as a number of type T, so signed if T is. Atomics, accumulates and puts of
 // peers are noticed at once, except over RDMA, where only signals, whose words have 8
-// bytes, wake a goroutine that sleeps.
+// bytes, wake a goroutine that sleeps. Like Engine.WaitSignal, it does not notice the death
+// of a peer.
 // Hot path.
 func WaitUntil[T Integer](ctx context.Context, e *Engine, w Buffer, cond Cond, value T) (T, error) {
 	v, err := e.Peer(e.Rank()).waitWord(ctx, w, typeOf[T](), cond, bitsOf(value), nil)

@@ -171,7 +171,7 @@ func TestColumn(t *testing.T) {
 			}
 			err := column(ctx, eng, mem.Slice(mine+8*3, 8*columns*rows-8*3), keys[other].At(halo), keys[other].At(flag), other, rows, columns, uint64(step+1))
 			if err == nil {
-				err = await(ctx, eng, mem.Slice(flag, 8), uint64(step+1))
+				err = await(ctx, eng, other, mem.Slice(flag, 8), uint64(step+1))
 			}
 			for r := 0; r < rows && err == nil; r++ {
 				err = testutil.Verify(at(halo, r, 0), uint64(100*other+step), uint64(8*r))
@@ -185,4 +185,16 @@ func TestColumn(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestAwaitEndsWithTheNeighbour(t *testing.T) {
+	t.Parallel()
+	ctx := testutil.Context(t, testutil.Limit)
+	engs := jobtest.Open(t, 2, "")
+	mem, err := engs[0].Alloc(8)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- await(ctx, engs[0], 1, mem.Slice(0, 8), 1) }()
+	require.NoError(t, engs[1].Close())
+	require.ErrorIs(t, <-ended, rma.ErrPeerGone)
 }

@@ -54,9 +54,9 @@ func column(ctx context.Context, eng *rma.Engine, mine rma.Buffer, theirs, flag 
 	return eng.Peer(to).Signal(flag, rma.SignalSet, step).Wait(ctx)
 }
 
-// await waits for the neighbour's column of a step.
-func await(ctx context.Context, eng *rma.Engine, flag rma.Buffer, step uint64) error {
-	_, err := eng.WaitSignal(ctx, flag, rma.GE, step)
+// await waits for the column of a step from the neighbour with rank from, or for its death.
+func await(ctx context.Context, eng *rma.Engine, from int, flag rma.Buffer, step uint64) error {
+	_, err := eng.Peer(from).WaitSignal(ctx, flag, rma.GE, step)
 	return err
 }
 
