@@ -14,26 +14,35 @@ func lookup(ctx context.Context, eng *rma.Engine, owner int, table *rma.Key, row
 	return eng.Peer(owner).GetBytes(into, table.At(row*rowSize)).Wait(ctx)
 }
 
-// question is the tag of requests; answers have those that callers chose.
-const question = 1
+// The tag of requests, and those of answers: answers, plus the number that the caller chose.
+// A rank that serves may call as well, so they must differ.
+const (
+	question = 1
+	answers  = 1 << 8
+)
 
 // serve answers requests of all ranks that need code, on goroutines of its own. A
-// request begins with the tag that its caller waits for.
+// request begins with its number.
 func serve(eng *rma.Engine, answer func(request []byte) []byte) (*rma.Handler, error) {
 	return eng.HandleWith(rma.HandlerOptions{Tag: question, Workers: 4}, func(m rma.Envelope, parts [][]byte) {
 		request := slices.Concat(parts...)
 		if len(request) > 0 {
-			eng.Peer(m.From).SendFunc(uint32(request[0]), answer(request[1:]), nil)
+			eng.Peer(m.From).SendFunc(answers|uint32(request[0]), answer(request[1:]), nil)
 		}
 	})
 }
 
-// call is the other side: the tag joins question and answer, so that several
-// calls may be under way.
-func call(ctx context.Context, eng *rma.Engine, server int, id byte, request, response []byte) (int, error) {
-	answer := eng.Peer(server).RecvTag(uint32(id), response)
-	if err := eng.Peer(server).SendTag(question, append([]byte{id}, request...)).Wait(ctx); err != nil {
-		return 0, err
+// call is the other side: the number joins question and answer, so that several
+// calls may be under way. After an error the answer may still come: the number
+// must not be used again.
+func call(ctx context.Context, eng *rma.Engine, server int, id byte, request, response []byte) (n int, err error) {
+	answer := eng.Peer(server).RecvTag(answers|uint32(id), response)
+	if err = eng.Peer(server).SendTag(question, append([]byte{id}, request...)).Wait(ctx); err == nil {
+		n, err = answer.Wait(ctx)
 	}
-	return answer.Wait(ctx)
+	if err != nil { // response is the caller's again
+		answer.Cancel()
+		_, _ = answer.Wait(context.WithoutCancel(ctx))
+	}
+	return n, err
 }

@@ -110,11 +110,14 @@ func TestLookupAndCall(t *testing.T) {
 	both(t, func(ctx context.Context, eng *rma.Engine, mem *rma.Region, keys []rma.Key) error {
 		if eng.Rank() == 1 {
 			testutil.Fill(mem.Bytes()[3*rowSize:4*rowSize], 3, 0)
-			h, err := serve(eng, bytes.ToUpper)
-			if err == nil {
-				defer h.Close()
-				err = eng.Barrier(ctx)
-			}
+		}
+		h, err := serve(eng, bytes.ToUpper) // both do, and one calls
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		if eng.Rank() == 1 {
+			err := eng.Barrier(ctx)
 			if err == nil {
 				err = eng.Barrier(ctx) // rank 0 has asked
 			}
@@ -132,7 +135,7 @@ func TestLookupAndCall(t *testing.T) {
 		}
 		buf := make([]byte, 100)
 		for id := range byte(3) {
-			n, err := call(ctx, eng, 1, 100+id, []byte("question"), buf)
+			n, err := call(ctx, eng, 1, id, []byte("question"), buf)
 			if err != nil {
 				return err
 			}
@@ -197,4 +200,20 @@ func TestAwaitEndsWithTheNeighbour(t *testing.T) {
 	go func() { ended <- await(ctx, engs[0], 1, mem.Slice(0, 8), 1) }()
 	require.NoError(t, engs[1].Close())
 	require.ErrorIs(t, <-ended, rma.ErrPeerGone)
+}
+
+// A call that has failed leaves no receive behind.
+func TestCallIsGivenUp(t *testing.T) {
+	t.Parallel()
+	ctx := testutil.Context(t, testutil.Limit)
+	engs := jobtest.Open(t, 2, "")
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err := call(over, engs[0], 1, 7, nil, make([]byte, 8))
+	require.ErrorIs(t, err, context.Canceled)
+	late := engs[1].Peer(0).SendTag(answers|7, []byte("late"))
+	n, err := engs[0].Peer(1).RecvTag(answers|7, make([]byte, 8)).Wait(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
+	require.NoError(t, late.Wait(ctx))
 }

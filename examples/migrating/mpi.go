@@ -27,7 +27,8 @@ func halo(ctx context.Context, eng *rma.Engine, win *rma.Window, to, n, off int)
 	return eng.Barrier(ctx) // everybody's is
 }
 
-// sendrecv exchanges a message with a rank: MPI_Irecv, MPI_Isend, MPI_Waitall.
+// sendrecv exchanges a message with a rank: MPI_Irecv, MPI_Isend, MPI_Waitall. If ctx ends,
+// out and in may stay in use; call, in grpc.go, gives its receive up.
 func sendrecv(ctx context.Context, eng *rma.Engine, with int, tag uint32, out, in []byte) (int, error) {
 	recv := eng.Peer(with).RecvTag(tag, in)
 	send := eng.Peer(with).SendTag(tag, out)
