@@ -14,7 +14,8 @@ import (
 // message that is copied, after the peer has fetched it for a large one. Completion does
 // not mean that the peer has received the message. If the peer has no room, or has not
 // called Send or Recv for this rank yet, the send waits; the engine plans messages that
-// wait for the same peer together. Send does not allocate after the first send to a peer.
+// wait for the same peer together. A message has at most 4 GiB - 1 bytes (ErrTooLarge). Send
+// does not allocate after the first send to a peer.
 func (p *Peer) Send(msg []byte) Request { return p.SendTag(0, msg) }
 
 // SendTag is Send with a tag, by which receives select messages. See LibraryTags for the
@@ -95,6 +96,9 @@ func (p *Peer) RecvTag(tag uint32, buf []byte) RecvRequest {
 func (p *Peer) RecvBuffer(tag uint32, b Buffer) RecvRequest {
 	o := p.msg.New(hub.Recv)
 	o.In.Tag = tag
+	if mem, err := b.bytes(); err == nil {
+		b.n = int(min(uint64(len(mem)), message.MaxSize)) // no message is longer
+	}
 	rights, err := b.out(p, &o.In.Buf, &o.In.LKey, &o.In.RKey)
 	if err != nil {
 		return RecvRequest{refuseMessage(p.eng, o, err)}

@@ -221,9 +221,11 @@ func (b Buffer) sge(e *Engine, link int) (fabric.SGE, error) {
 	}
 	s, err := r.reg.SGE(link, b.off, b.n)
 	if err != nil {
-		return s, outside(b.off, b.n, r.reg.Key().Len)
+		if _, err = b.bytes(); err == nil {
+			err = fmt.Errorf("%w: %d bytes", ErrTooLarge, b.n)
+		}
 	}
-	return s, nil
+	return s, err
 }
 
 // piece returns the buffer for the link with that index. It may be longer than an SGE
