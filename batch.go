@@ -14,7 +14,8 @@ import (
 // Batch is a list of messages, puts and gets that are posted together: the engine chooses
 // the modes of all messages together, and likewise the ways of the puts and of the gets.
 // The puts take place first, in no particular order, then the gets; then the messages are
-// sent. When its request is complete, a batch may be sent again unchanged: Send repeats its
+// sent, without waiting for the data of the gets: the memory of a message must not be the
+// destination of a get of the same batch. When its request is complete, a batch may be sent again unchanged: Send repeats its
 // puts, gets and messages with what their memory then holds. It keeps that memory from the
 // garbage collector until Reset. Earlier, Send fails with ErrInUse, and so does every Send
 // until Reset if something was added meanwhile, which is not part of the batch. A batch must
