@@ -15,12 +15,12 @@ import (
 // the modes of all messages together, and likewise the ways of the puts and of the gets.
 // The puts take place first, in no particular order, then the gets; then the messages are
 // sent, without waiting for the data of the gets: the memory of a message must not be the
-// destination of a get of the same batch. When its request is complete, a batch may be sent again unchanged: Send repeats its
-// puts, gets and messages with what their memory then holds. It keeps that memory from the
-// garbage collector until Reset. Earlier, Send fails with ErrInUse, and so does every Send
-// until Reset if something was added meanwhile, which is not part of the batch. A batch must
-// be used by one goroutine at a time. Peer.Batch makes one; the zero value belongs to no
-// peer and cannot be used.
+// destination of a get of the same batch. When its request is complete, a batch may be sent
+// again unchanged: Send repeats its puts, gets and messages with what their memory then
+// holds. It keeps that memory from the garbage collector until Reset. Earlier, Send fails
+// with ErrInUse, and so does every Send until Reset if something was added meanwhile, which
+// is not part of the batch. A batch must be used by one goroutine at a time. Peer.Batch makes
+// one; the zero value belongs to no peer and cannot be used.
 type Batch struct {
 	peer  *Peer
 	b     hub.Batch

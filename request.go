@@ -14,7 +14,10 @@ import (
 
 // Request is an operation in flight. It is a value, and its copies refer to the same
 // operation. A Wait that returns the operation's result uses it up: later waits return
-// ErrRequestUsed. A Wait that ends with its context does not.
+// ErrRequestUsed. A Wait that ends with its context does not. There are two exceptions. An
+// operation that was refused at the call has nothing to use up: each Wait returns its error.
+// Of operations that were complete when the call returned, the engine remembers about a
+// thousand: a request that has been used up may report completion again after as many others.
 //
 // It has no more fields and words than the compiler keeps in registers, see
 // TestRequestFitsRegisters.
@@ -190,8 +193,9 @@ func waitEnds(ctx context.Context, reqs ...Request) error {
 
 // WaitAny waits until one of the requests is complete and returns its index. Then call
 // that request's Wait, which returns the result at once, and put Request{} in its place
-// before the next WaitAny. WaitAny skips zero requests and requests that are used up; if
-// there are no others the error is ErrRequestUsed. Otherwise the error is that of ctx, or
+// before the next WaitAny: it skips zero requests. It also skips requests that are used up,
+// with the exceptions named at Request, for which a loop needs the zero request. If there
+// are no others the error is ErrRequestUsed. Otherwise the error is that of ctx, or
 // ErrClosed. The index is -1 with an error. WaitAny does not allocate for up to 16
 // requests.
 // Hot path.
