@@ -107,7 +107,7 @@
 // All functions and methods may be called from any goroutine, except that only one
 // goroutine at a time may wait for a request or an [Event], or use a [Batch] or a
 // [RecvBatch]. A panic in a handler or another callback ends the process, even if a goroutine
-// that waits, and therefore runs it, recovers panics.
+// that waits, and therefore runs it, recovers panics. So may a nil context.
 //
 // A callback is a function that the engine calls: of Then, ThenLen, SendFunc, RecvFunc, a
 // handler without workers, or a method of a [Receiver]. It may run on the goroutine that

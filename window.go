@@ -143,7 +143,8 @@ func (w *Window) Region() *Region { return w.mem }
 // Engine.Window, and the window is unchanged: call Free again. If a rank is gone, Free
 // does not wait for it: the error wraps ErrPeerGone, and the memory is released. An error
 // that wraps ErrInUse means that the memory cannot be released yet, as for Region.Close:
-// call Free again.
+// call Free again. One goroutine of a rank must call it: a second at the same time waits for
+// a second call of the other ranks.
 func (w *Window) Free(ctx context.Context) error {
 	if w.freed.Load() {
 		return w.release()

@@ -11,7 +11,8 @@ import (
 // Options configures a Collector. The zero value, and nil, are usable.
 type Options struct {
 	// Labels are put on every metric, for processes with several engines, or to
-	// name the job. "rank" is taken.
+	// name the job. "rank" is taken, and so are the labels of the metrics themselves:
+	// a registry refuses a collector that has one twice.
 	Labels prometheus.Labels
 
 	// PerPeer adds metrics for each peer, with labels "peer" and "link". A job of
