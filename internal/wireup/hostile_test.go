@@ -224,7 +224,7 @@ func TestHostileMember(t *testing.T) {
 	// Too many open requests.
 	c := admitted(t, root, 5, 6)
 	var b []byte
-	for id := range uint32(maxPending + 1) {
+	for id := range uint32(maxPending(6) + 1) {
 		m := message{typ: msgGet, id: id, rank: 0, key: "never"}
 		b = m.append(b)
 	}
@@ -278,17 +278,17 @@ func TestWaitersShareAValue(t *testing.T) {
 	s := newState(2)
 	srv := &Server{st: s}
 	a, b := newClient(srv, nil, 0), newClient(srv, nil, 1)
-	for id := range uint32(maxPending) {
+	for id := range uint32(maxPending(2)) {
 		require.NoError(t, s.handle(b, message{typ: msgGet, id: id, rank: 0, key: "k"}))
 	}
 	require.NoError(t, s.handle(a, message{typ: msgPut, key: "k", val: make([]byte, MaxValue)}))
-	require.Len(t, b.queue, maxPending)
+	require.Len(t, b.queue, maxPending(2))
 	heads := 0
 	for _, f := range b.queue {
 		heads += cap(f.head)
 		require.Same(t, &b.queue[0].body[0], &f.body[0])
 	}
-	require.Less(t, heads, 32*maxPending)
+	require.Less(t, heads, 32*maxPending(2))
 }
 
 func TestEnvironment(t *testing.T) {

@@ -206,6 +206,26 @@ func TestRequestsToAStoppedRank(t *testing.T) {
 	require.Empty(t, good.GoneReason(0))
 }
 
+// A rank of a large job may wait for every other one at once.
+func TestRequestsToAllRanks(t *testing.T) {
+	t.Parallel()
+	const n = 1100
+	s, root := serve(t, "unix", n)
+	c := admitted(t, root, 0, n)
+	open := 0
+	for rank := range uint32(n) {
+		for _, key := range []string{"messages", "sums"} {
+			m := message{typ: msgGet, id: uint32(open), rank: rank, key: key}
+			require.NoError(t, c.say(m.append(nil)))
+			open++
+		}
+	}
+	m := message{typ: msgPut, id: uint32(open), key: "k"}
+	require.NoError(t, c.say(m.append(nil)))
+	require.Equal(t, codeOK, c.hear(t).code)
+	testutil.Holding(&s.mu, func() { require.Len(t, s.st.clients[0].waits, open) })
+}
+
 // A write lasts for as long as the other end is there.
 func TestPatientWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,11 +7,14 @@ import (
 
 // Bounds of the server's memory for one rank.
 const (
-	maxStored  = 16 << 20 // bytes of values, with keys
-	maxPending = 1024     // requests waiting at once
-	maxSends   = 8        // of these, sends for one rank
-	keyCost    = 128      // approximate cost of an entry besides its bytes
+	maxStored = 16 << 20 // bytes of values, with keys
+	maxSends  = 8        // open sends for one rank
+	keyCost   = 128      // approximate cost of an entry besides its bytes
 )
+
+// maxPending bounds the open requests of one rank. It grows with the job: a rank may contact
+// all others at once, and waits for each of them with its sends and a few other requests.
+func maxPending(size int) int { return max(1024, 2*maxSends*size) }
 
 // state is the state of the server. The Server's mutex guards it; answers are added to the
 // clients' queues and never block.
@@ -68,7 +71,7 @@ func (s *state) join(c *client) code {
 // handle executes one frame of c. An error ends the client.
 func (s *state) handle(c *client, m message) error {
 	if m.typ == msgPut || m.typ == msgGet || m.typ == msgGather || m.typ == msgSend || m.typ == msgGiveUp || m.typ == msgMissing {
-		if _, dup := c.waits[m.id]; dup || len(c.waits) >= maxPending {
+		if _, dup := c.waits[m.id]; dup || len(c.waits) >= maxPending(s.size) {
 			return fmt.Errorf("%w: request %d while %d are open", ErrProtocol, m.id, len(c.waits))
 		}
 	}
