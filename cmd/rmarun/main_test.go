@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	testutil.UnignoreSignals()
 	os.Exit(m.Run())
 }
 
@@ -225,7 +226,11 @@ func TestStandardStreams(t *testing.T) {
 
 func started(t *testing.T, script string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
-	cmd := command(t, "-n", "2", "sh", "-c", script)
+	return start(t, command(t, "-n", "2", "sh", "-c", script))
+}
+
+func start(t *testing.T, cmd *exec.Cmd) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -253,6 +258,23 @@ func TestSignalReachesTheRanks(t *testing.T) {
 	require.Equal(t, "term", line(t, out))
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 5, cmd.ProcessState.ExitCode())
+}
+
+// A job under nohup survives the hang-up of its terminal.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, "-n", "2", "sh", "-c", `trap 'echo usr1; exit 0' USR1; echo up; while :; do sleep 0.05; done`)
+	cmd.Args = append([]string{"sh", "-c", `trap '' HUP INT; exec "$0" "$@"`}, cmd.Args...)
+	cmd.Path = "/bin/sh"
+	cmd, out := start(t, cmd)
+	require.Equal(t, "up", line(t, out))
+	require.Equal(t, "up", line(t, out))
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGUSR1} {
+		require.NoError(t, cmd.Process.Signal(sig))
+	}
+	require.Equal(t, "usr1", line(t, out))
+	require.Equal(t, "usr1", line(t, out))
+	require.NoError(t, cmd.Wait())
 }
 
 func gone(t *testing.T, pid string) {

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -85,7 +86,8 @@ type Spec struct {
 // wraps ErrSpec: code 2).
 //
 // While it runs, it forwards signals of this process to the ranks. A second SIGINT or
-// SIGTERM kills the ranks.
+// SIGTERM kills the ranks. SIGHUP and SIGINT stay ignored, by the ranks as well, if this
+// process was started so (nohup).
 func Run(ctx context.Context, s Spec) (code int, err error) {
 	if err := supported(); err != nil {
 		return 1, err
@@ -111,7 +113,7 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 		path = abs // resolve a relative path here, not in Dir
 	}
 	sigs := make(chan os.Signal, 16)
-	signal.Notify(sigs, forwarded...)
+	signal.Notify(sigs, slices.DeleteFunc(slices.Clone(forwarded), signal.Ignored)...)
 	defer signal.Stop(sigs)
 
 	tls, err := wireup.TLSFrom(os.Getenv) // the ranks use the same

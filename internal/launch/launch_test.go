@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("end", code, err)
 		os.Exit(code)
 	}
+	testutil.UnignoreSignals()
 	testutil.Main(m)
 }
 

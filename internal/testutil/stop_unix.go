@@ -3,6 +3,8 @@
 package testutil
 
 import (
+	"os"
+	"os/signal"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -29,3 +31,13 @@ func (p *Proc) Stop(tb testing.TB) {
 
 // Continue lets a stopped child run (SIGCONT); it does nothing to one that has ended.
 func (p *Proc) Continue() { _ = p.cmd.Process.Signal(unix.SIGCONT) }
+
+// UnignoreSignals lets commands of the tests start with the default actions of SIGHUP and
+// SIGINT, also if the tests run under nohup or in the background of a script.
+func UnignoreSignals() {
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig) // commands do not inherit the handler
+		}
+	}
+}
