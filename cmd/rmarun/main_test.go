@@ -277,6 +277,49 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 }
 
+// Ranks may save their data when nobody reads the output any longer.
+func TestClosedOutput(t *testing.T) {
+	t.Parallel()
+	// The shell itself may write to the closed error output when it gets a signal.
+	const saves = `exec 2>/dev/null; trap 'echo saved >"$0.$RMA_RANK"; exit 0' TERM; echo up >"$0.$RMA_RANK"; `
+	for name, c := range map[string]struct {
+		args   []string
+		script string
+		code   int
+	}{
+		"tagged":  {[]string{"--tag"}, saves + `while :; do echo x; sleep 0.05; done`, 1},
+		"message": {nil, saves + `[ $RMA_RANK = 0 ] && read x && echo saved >"$0.0" && exit 3; while :; do sleep 0.05; done`, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "rank")
+			both := func(text string) {
+				for _, rank := range []string{".0", ".1"} {
+					testutil.Eventually(t, testutil.Limit, func() bool {
+						b, _ := os.ReadFile(file + rank)
+						return string(b) == text+"\n"
+					}, "rank %s: want %q", rank, text)
+				}
+			}
+			cmd := command(t, append(c.args, "-n", "2", "sh", "-c", c.script, file)...)
+			r, w, err := os.Pipe()
+			require.NoError(t, err)
+			cmd.Stdout, cmd.Stderr = w, w
+			in, err := cmd.StdinPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			w.Close()
+			both("up")
+			r.Close()
+			_, err = in.Write([]byte("go\n"))
+			require.NoError(t, err)
+			require.Error(t, cmd.Wait())
+			require.Equal(t, c.code, cmd.ProcessState.ExitCode())
+			both("saved")
+		})
+	}
+}
+
 func gone(t *testing.T, pid string) {
 	t.Helper()
 	require.Eventually(t, func() bool {

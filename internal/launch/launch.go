@@ -115,6 +115,11 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 	sigs := make(chan os.Signal, 16)
 	signal.Notify(sigs, slices.DeleteFunc(slices.Clone(forwarded), signal.Ignored)...)
 	defer signal.Stop(sigs)
+	// Without a handler, a write to a closed standard output or error would end this process,
+	// before it could end the ranks. They do not inherit the handler.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 
 	tls, err := wireup.TLSFrom(os.Getenv) // the ranks use the same
 	if err != nil {
