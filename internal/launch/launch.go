@@ -315,7 +315,8 @@ func (j *job) note(e exit) {
 	r.ended = true
 	j.ended++
 	if e.code == 0 {
-		return // the wire-up server reports it to ranks that still wait for it
+		j.srv.Absent(e.rank, "its process exited with code 0 and has not joined")
+		return // if it had joined, the server reports its end to ranks that still wait for it
 	}
 	re := &RankError{Rank: e.rank, Pid: r.cmd.Process.Pid, Code: e.code, Signal: e.signal}
 	j.srv.Lost(e.rank, re.Error())

@@ -49,6 +49,9 @@ func rankMain() int {
 		fmt.Println(err)
 		return 11
 	}
+	if os.Args[1] == "absent" && c.Rank == 1 {
+		return 0
+	}
 	j, err := wireup.Join(context.Background(), c)
 	if err != nil {
 		fmt.Println(err)
@@ -216,6 +219,15 @@ func TestDeathReachesTheOthers(t *testing.T) {
 	require.Equal(t, 137, code)
 	require.ErrorContains(t, err, "rank 1 ")
 	require.NotContains(t, out, "timed out")
+}
+
+// A rank that ends in order before it joins is reported as well.
+func TestAbsenceReachesTheOthers(t *testing.T) {
+	t.Parallel()
+	code, out, err := self(t, Spec{N: 2}, "absent")
+	require.Equal(t, 13, code, out)
+	require.ErrorContains(t, err, "rank 0 ")
+	require.Contains(t, out, "its process exited with code 0 and has not joined")
 }
 
 // With KeepGoing, the death of a rank is reported to the others, and these continue.

@@ -182,6 +182,16 @@ func (s *Server) Lost(rank int, reason string) {
 	s.ended(rank, reason)
 }
 
+// Absent is like Lost for a rank that has not joined. It does nothing if the rank has: what
+// it sent last may still be on its way, and the end of its connection follows.
+func (s *Server) Absent(rank int, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rank >= 0 && rank < s.cfg.Size && !s.st.joined[rank] {
+		s.ended(rank, reason)
+	}
+}
+
 // Close ends the server and all connections. Ranks that are still joined get ErrServerGone.
 // Idempotent; it returns when everything has stopped.
 func (s *Server) Close() error {
