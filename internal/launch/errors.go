@@ -57,6 +57,8 @@ func (e *OutputError) Error() string {
 // Unwrap returns the cause.
 func (e *OutputError) Unwrap() error { return e.Err }
 
+var errUnread = errors.New("nobody reads it")
+
 // StartError says that a rank's process could not be started.
 type StartError struct {
 	Rank int

@@ -199,6 +199,7 @@ type job struct {
 	err      error // the first reason why the job failed
 	stopping bool
 	kill     <-chan time.Time
+	leave    <-chan time.Time
 }
 
 // start starts all ranks, from a goroutine that keeps its thread until
@@ -275,7 +276,7 @@ func (j *job) run(ctx context.Context, sigs <-chan os.Signal) (int, error) {
 			if sig == syscall.SIGINT || sig == syscall.SIGTERM {
 				if interrupts++; interrupts == 2 {
 					j.spec.Say("second interrupt: killing the ranks")
-					j.signal(syscall.SIGKILL)
+					j.end()
 				}
 			}
 		case <-timeout:
@@ -297,7 +298,10 @@ func (j *job) run(ctx context.Context, sigs <-chan os.Signal) (int, error) {
 		case <-j.kill:
 			j.kill = nil
 			j.spec.Say(fmt.Sprintf("ranks %v did not end within %v: killing them", j.alive(), j.spec.Grace))
-			j.signal(syscall.SIGKILL)
+			j.end()
+		case <-j.leave:
+			j.fail(1, &OutputError{Err: errUnread})
+			return j.code, j.err
 		}
 		j.endStopped()
 	}
@@ -363,6 +367,13 @@ func (j *job) stop(sig syscall.Signal) {
 	if sig != syscall.SIGKILL {
 		j.kill = time.After(j.spec.Grace)
 	}
+}
+
+// end kills all ranks. One that still has not ended long after is dead, but a write of its
+// output blocks: the job ends without it.
+func (j *job) end() {
+	j.signal(syscall.SIGKILL)
+	j.leave = time.After(2 * outputDelay)
 }
 
 func (j *job) signal(sig syscall.Signal) {

@@ -377,6 +377,30 @@ func TestLostOutput(t *testing.T) {
 	}
 }
 
+// stuck is an output that nobody reads.
+type stuck struct{ done <-chan struct{} }
+
+func (s stuck) Write(p []byte) (int, error) {
+	<-s.done
+	return len(p), nil
+}
+
+// The end of a job does not wait for a reader of its output.
+func TestStuckOutput(t *testing.T) {
+	t.Parallel()
+	for _, tagged := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tagged=%t", tagged), func(t *testing.T) {
+			t.Parallel()
+			s := Spec{N: 2, Path: "/bin/sh", Args: []string{"-c", "while :; do echo more; done"}, Prefix: tagged,
+				Stdout: stuck{t.Context().Done()}, Timeout: 100 * time.Millisecond, Grace: 100 * time.Millisecond}
+			code, err := Run(ctxT(t), s)
+			require.Equal(t, ExitTimeout, code)
+			var te *TimeoutError
+			require.ErrorAs(t, err, &te)
+		})
+	}
+}
+
 func TestLineWriterBoundsALine(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

@@ -16,6 +16,11 @@ import (
 	"github.com/seed33544411/rma/internal/wireup"
 )
 
+// outputDelay bounds reading from the pipes after the process has ended: a grandchild that
+// holds them open does not delay the end of the job for long. On a busy machine, what the
+// process wrote last may take a while.
+const outputDelay = DefaultGrace
+
 // rank is one process of the job.
 type rank struct {
 	no    int
@@ -45,10 +50,7 @@ func (r *rank) start(s *Spec, path string, env []string, out *output) error {
 	r.cmd = exec.Command(path, s.Args...)
 	r.cmd.Args[0] = s.Path
 	r.cmd.Dir, r.cmd.Env = s.Dir, env
-	// WaitDelay bounds reading from the pipes after the process has ended: a grandchild
-	// that holds them open does not delay the end of the job for long. On a busy machine, what
-	// the process wrote last may take a while.
-	r.cmd.WaitDelay = DefaultGrace
+	r.cmd.WaitDelay = outputDelay
 	r.cmd.Stdout = r.writer(s, s.Stdout, out)
 	r.cmd.Stderr = r.writer(s, s.Stderr, out)
 	ownGroup(r.cmd)
