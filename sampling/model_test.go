@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -45,7 +46,14 @@ func checkRecovered(t *testing.T, w *world, r Result, tol float64) {
 }
 
 func TestKnownParametersAreRecovered(t *testing.T) {
+	for _, ls := range []float64{900, 200} { // the trips of the latter are timed several at once
+		t.Run(fmt.Sprint(ls), func(t *testing.T) { recovers(t, ls) })
+	}
+}
+
+func recovers(t *testing.T, ls float64) {
 	w := adapter()
+	w.ls = ls
 	a, b := inWorld(t, w, Options{Mode: Force, MaxSize: 1 << 18})
 	r := inTurns(t, w, a, b)
 	checkRecovered(t, w, r, 0.03)

@@ -13,16 +13,16 @@ func (t *turn) balls() error {
 		}
 	}
 	for range placings {
-		x, yields, burst := series{}, t.s.p.Yields, 0.0
+		x, yields, trips := series{}, t.s.p.Yields, 1
 		err := t.sample(&x, shareBall, func() (float64, error) {
 			a := t.s.p.Now()
-			for range max(1, int(burst)) {
+			for range trips {
 				if err := t.s.throw(); err != nil {
 					return 0, err
 				}
 			}
-			v := t.since(a) / max(1, burst)
-			burst = min(8, atLeast/max(v, 1)) // many short trips per sample, because of the clock's granularity
+			v := t.since(a) / float64(trips)
+			trips = int(max(1, min(8, atLeast/max(v, 1)))) // many short trips per sample, because of the clock's granularity
 			return v, nil
 		})
 		if err != nil {
