@@ -229,21 +229,27 @@ func TestCached(t *testing.T) {
 }
 
 func TestImplausibleProfileIsMeasuredAgain(t *testing.T) {
-	o := Options{Store: &Store{Dir: t.TempDir()}, StepTimeout: 30 * time.Second}
-	a, b := sessions(t, simLinks(sim.Options{}), o, o)
-	p := someProfile()
-	p.Key, p.Caps = a.opt.Key, capsOf(a.caps)
-	p.Tables = same(Defaults("shm"))
-	p.Tables.Forward.Ls, p.Tables.Forward.G = 1e9, 1e9 // a second: no machine is as busy as that
-	require.NoError(t, o.Store.Save(p))
-	require.NoError(t, closeBoth(a, b))
-	a, b = sessions(t, simLinks(sim.Options{}), o, o)
-	require.NotNil(t, a.saved)
-	r, _ := agreed(t, a, b)
-	require.Equal(t, FromMeasurement, r.Source)
+	for name, spoil := range map[string]func(p *logp.Params){
+		"all":     func(p *logp.Params) { p.Ls, p.G = 1e9, 1e9 },
+		"latency": func(p *logp.Params) { p.Ls *= 1000 }, // while writes in a chain take as long as they should
+		"none":    func(*logp.Params) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Store: &Store{Dir: t.TempDir()}, MaxSize: 1 << 16}
+			w := adapter()
+			a, b := inWorld(t, w, o)
+			require.Equal(t, FromMeasurement, inTurns(t, w, a, b).Source)
+			p, err := o.Store.Load(a.opt.Key, a.caps)
+			require.NoError(t, err)
+			spoil(&p.Tables.Forward)
+			require.NoError(t, o.Store.Save(p))
+			w = adapter()
+			a, b = inWorld(t, w, o)
+			require.NotNil(t, a.saved)
+			require.Equal(t, name == "none", inTurns(t, w, a, b).Source == FromProfile)
+		})
+	}
 }
-
-func closeBoth(a, b *Session) error { return errors.Join(a.Close(), b.Close()) }
 
 func TestModes(t *testing.T) {
 	o := Options{Store: &Store{Dir: t.TempDir()}, StepTimeout: 30 * time.Second, MaxSize: 4096}

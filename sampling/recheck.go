@@ -55,8 +55,12 @@ func (s *Session) plausible() (bool, error) {
 		}
 		trip = min(trip, float64(s.p.Now()-a))
 	}
-	if near(trip, one+p.Os.At(8)+p.Ls+q.CPU.A+q.CPU.B+q.Os.At(8)+q.Ls) {
+	want := one + p.Os.At(8) + p.Ls + q.CPU.A + q.CPU.B + q.Os.At(8) + q.Ls
+	if near(trip, want) {
 		return true, nil
+	}
+	if trip < want {
+		return false, nil // load only makes a trip longer
 	}
 	// Writes go to the peer's mailbox, which it does not read before the next message
 	// arrives.
