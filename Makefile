@@ -70,10 +70,10 @@ test: ## everything: lint, unit, race, launchers, the tests on devices in a VM, 
 	[ -z "$(filter race,$(TESTS))" ] || sets=cgo; \
 	[ -z "$(filter device,$(TESTS))" ] || sets="$(DEVICE)"; \
 	[ -z "$(filter launchers,$(TESTS))" ] || sets="$$sets launchers"; \
-	tests/packages install "make test" $$sets || { [ $$? = 3 ] && [ "$(RMA_REQUIRE_RDMA)" != 1 ]; }; \
+	tests/packages install "make test" $$sets || { code=$$?; [ $$code = 3 ] && [ "$(RMA_REQUIRE_RDMA)" != 1 ] || exit $$code; }; \
 	for t in $(TESTS:device=$(DEVICETESTS)); do \
 	  case $$t in \
-	    race) needs=$$(tests/packages missing cgo) ;; \
+	    race) needs=$$(tests/packages missing cgo); [ -n "$$needs" ] || [ "$$($(GO) env CGO_ENABLED)" = 1 ] || needs="CGO_ENABLED=1" ;; \
 	    launchers) needs=$$(tests/packages missing launchers) ;; \
 	    abi|numa|softroce*) needs=$$(tests/packages missing $(DEVICE)); [ "$(RMA_REQUIRE_RDMA)" != 1 ] || needs= ;; \
 	    *) needs= ;; \
@@ -81,7 +81,7 @@ test: ## everything: lint, unit, race, launchers, the tests on devices in a VM, 
 	  printf '\n==== make %s (%ds)\n' $$t $$((SECONDS-start)); \
 	  if [ -n "$(MINUTES)" ] && [ $$((SECONDS-start)) -ge $$(($(or $(MINUTES),0)*60)) ]; then \
 	    echo "$$t: NOT RUN: $(MINUTES) minutes are over"; skipped="$$skipped $$t"; \
-	  elif [ -n "$$needs" ]; then echo "$$t: NOT RUN: packages are missing: $$needs"; skipped="$$skipped $$t"; lacks=1; \
+	  elif [ -n "$$needs" ]; then echo "$$t: NOT RUN: missing: $$needs"; skipped="$$skipped $$t"; lacks=1; \
 	  else $(MAKE) --no-print-directory $$t VM=$(VM) $(if $(filter lint,$(TESTS)),VET=off) $(REQUIRED); fi; \
 	done; \
 	if [ -z "$$skipped" ]; then printf '\n==== make test: all passed in %ds\n' $$((SECONDS-start)); \
