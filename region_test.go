@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed33544411/rma/internal/message/hub"
 	"github.com/seed33544411/rma/internal/testutil"
 )
 
@@ -122,6 +123,24 @@ func TestClosedBeforeTheStart(t *testing.T) {
 				require.NoError(t, r.Close())
 			})
 		}
+	})
+}
+
+// A receive is posted at once when the channel is open.
+func TestClosedBeforeTheReceive(t *testing.T) {
+	onNetworks(t, 2, []string{"sim"}, func(t *testing.T, es []*Engine) {
+		ctx := testutil.Context(t, testutil.Limit)
+		p, back := es[0].Peer(1), es[1].Peer(0)
+		sent := back.Send(nil)
+		_, err := p.Recv(nil).Wait(ctx)
+		require.NoError(t, errors.Join(err, sent.Wait(ctx)))
+		r, err := es[0].Alloc(64)
+		require.NoError(t, err)
+		o := p.msg.New(hub.Recv)
+		o.In.Buf = r.Bytes()
+		o.Needs(r.reg)
+		require.NoError(t, r.Close())
+		require.ErrorIs(t, p.message(o).Wait(ctx), ErrForeign)
 	})
 }
 

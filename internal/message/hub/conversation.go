@@ -173,7 +173,7 @@ func (c *Conversation) recv(o *Op) {
 		c.x.Protocol.Step()
 		return
 	}
-	if o.kind == Recv && c.Open() {
+	if o.kind == Recv && c.Open() && !o.Stale() {
 		o.In.Order = c.x.shared.Order()
 		c.ch.Recv(&o.In) // o may have ended, and is its owner's then
 		c.x.list.add(&c.place)
