@@ -311,13 +311,30 @@ func TestClosedOutput(t *testing.T) {
 			w.Close()
 			both("up")
 			r.Close()
-			_, err = in.Write([]byte("go\n"))
-			require.NoError(t, err)
+			_, _ = in.Write([]byte("go\n")) // the tagged job may have ended
 			require.Error(t, cmd.Wait())
 			require.Equal(t, c.code, cmd.ProcessState.ExitCode())
 			both("saved")
 		})
 	}
+}
+
+// A loss of output that is noticed when all ranks have ended is an error as well.
+func TestClosedOutputAtTheEnd(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, "--tag", "-n", "1", "sh", "-c", `read x; echo x`)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = w, w
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	w.Close()
+	r.Close()
+	_, err = in.Write([]byte("go\n"))
+	require.NoError(t, err)
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 }
 
 func gone(t *testing.T, pid string) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -76,9 +77,9 @@ func (o *options) launch(ctx context.Context, args []string) (code int, err erro
 	o.Path, o.Args = args[0], args[1:]
 	vars, _ := settings.Environment() // the ranks report invalid values, for which rmarun has no use
 	vars.WarnUnknown(o.Stderr, "rmarun")
-	said := false
+	var said atomic.Bool
 	o.Say = func(text string) {
-		said = true
+		said.Store(true)
 		fmt.Fprintf(o.Stderr, "rmarun: %s\n", text)
 	}
 	level := slog.LevelError
@@ -87,7 +88,7 @@ func (o *options) launch(ctx context.Context, args []string) (code int, err erro
 	}
 	o.Log = slog.New(slog.NewTextHandler(o.Stderr, &slog.HandlerOptions{Level: level}))
 	code, err = launch.Run(ctx, o.Spec)
-	if said {
+	if said.Load() {
 		return code, nil // the reason was printed when it occurred
 	}
 	return code, err

@@ -71,7 +71,8 @@ type Spec struct {
 	// Grace is the time between SIGTERM and SIGKILL. Zero means DefaultGrace.
 	Grace time.Duration
 
-	// Say gets a line for the user when the job ends early. It may be nil.
+	// Say gets a line for the user when the job ends early, one after the other, from a goroutine of Run.
+	// It may be nil.
 	Say func(text string)
 
 	// Log is the wire-up server's logger. It may be nil.
@@ -104,6 +105,9 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 	if s.Say == nil {
 		s.Say = func(string) {}
 	}
+	t := newTeller(s.Say, 2*s.N+16)
+	defer t.end()
+	s.Say = t.say
 	path, err := exec.LookPath(s.Path)
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		e := &StartError{Rank: 0, Path: s.Path, Err: err}
@@ -116,10 +120,9 @@ func Run(ctx context.Context, s Spec) (code int, err error) {
 	signal.Notify(sigs, slices.DeleteFunc(slices.Clone(forwarded), signal.Ignored)...)
 	defer signal.Stop(sigs)
 	// Without a handler, a write to a closed standard output or error would end this process,
-	// before it could end the ranks. They do not inherit the handler.
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
+	// before it could end the ranks. They do not inherit the handler. It stays: the caller may
+	// have an error to print.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	tls, err := wireup.TLSFrom(os.Getenv) // the ranks use the same
 	if err != nil {

@@ -392,7 +392,8 @@ func TestStuckOutput(t *testing.T) {
 		t.Run(fmt.Sprintf("tagged=%t", tagged), func(t *testing.T) {
 			t.Parallel()
 			s := Spec{N: 2, Path: "/bin/sh", Args: []string{"-c", "while :; do echo more; done"}, Prefix: tagged,
-				Stdout: stuck{t.Context().Done()}, Timeout: 100 * time.Millisecond, Grace: 100 * time.Millisecond}
+				Stdout: stuck{t.Context().Done()}, Timeout: 100 * time.Millisecond, Grace: 100 * time.Millisecond,
+				Say: func(string) { <-t.Context().Done() }}
 			code, err := Run(ctxT(t), s)
 			require.Equal(t, ExitTimeout, code)
 			var te *TimeoutError

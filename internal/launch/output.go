@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // maxLine bounds the buffered part of an unfinished line; a longer line is split.
@@ -84,4 +85,39 @@ type lockedWriter struct {
 func (w lockedWriter) Write(p []byte) (int, error) {
 	w.all.write(w.to, p)
 	return len(p), nil
+}
+
+// teller passes lines on to a function in a goroutine of its own, which may wait for a reader that
+// is stuck while the job goes on.
+type teller struct {
+	lines chan string
+	over  chan struct{}
+}
+
+func newTeller(say func(text string), most int) *teller {
+	t := &teller{lines: make(chan string, most), over: make(chan struct{})}
+	go func() {
+		defer close(t.over)
+		for text := range t.lines {
+			say(text)
+		}
+	}()
+	return t
+}
+
+// say passes a line on, unless more wait than a job has to say.
+func (t *teller) say(text string) {
+	select {
+	case t.lines <- text:
+	default:
+	}
+}
+
+// end waits until all lines have been passed on, but not for a reader that is stuck.
+func (t *teller) end() {
+	close(t.lines)
+	select {
+	case <-t.over:
+	case <-time.After(outputDelay):
+	}
 }
