@@ -218,3 +218,32 @@ func TestFaultsAreFound(t *testing.T) {
 	require.Len(t, r.faults, 2)
 	require.Contains(t, r.faults[1], `which is hung: error is "gone"`)
 }
+
+// A crash is found wherever in a long standard error it is told, or by the exit code alone; what the
+// system refused to Go's runtime is none, nor is an error.
+func TestCrashesAreFound(t *testing.T) {
+	long := strings.Repeat("a line of the log\n", 200)
+	for _, c := range []struct {
+		script, stderr string
+		crashed        bool
+	}{
+		{"exit 2", long + "panic: nil\n" + long, true},
+		{"exit 2", long, true},
+		{"kill -SEGV $$", "", true},
+		{"exit 2", long + "fatal error: out of memory\n" + long, false},
+		{"exit 1", long, false},
+		{"kill -KILL $$", long, false},
+		{"exit 0", "", false},
+	} {
+		p := &proc{job: &job{}, err: exec.Command("sh", "-c", c.script).Run()}
+		p.stderr.WriteString(c.stderr)
+		require.Equal(t, c.crashed, p.crashed(), "%s, %d bytes", c.script, len(c.stderr))
+	}
+}
+
+// Where the results are to go is known before the campaign.
+func TestResultsCannotBeWritten(t *testing.T) {
+	var out, errs bytes.Buffer
+	require.Equal(t, 2, run([]string{"--time", "1h", "--json", filepath.Join(t.TempDir(), "no", "such")}, &out, &errs))
+	require.Contains(t, errs.String(), "no such file")
+}

@@ -154,7 +154,7 @@ func (j *job) startRank(rank int) (*proc, error) {
 	p.cmd.Env = append(append(p.cmd.Env, c.Environ()...), fmt.Sprintf("RMA_LOCAL_SIZE=%d", j.spec.Ranks), "RMA_FABRIC="+j.spec.Fabric,
 		"RMA_PROFILES="+filepath.Join(j.dir, "profiles"), workEnv+"="+string(spec))
 	p.cmd.Env = append(p.cmd.Env, j.spec.Env...)
-	p.cmd.Stderr = (*tail)(p)
+	p.cmd.Stderr = (*errorOutput)(p)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -189,13 +189,13 @@ func (p *proc) note(e event) {
 	p.news = make(chan struct{})
 }
 
-// tail keeps the end of a rank's standard error.
-type tail proc
+// errorOutput keeps a rank's standard error, of which there is little.
+type errorOutput proc
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *errorOutput) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.stderr.Len() < 64<<10 {
+	if t.stderr.Len() < 1<<20 {
 		t.stderr.Write(b)
 	}
 	return len(b), nil
@@ -213,8 +213,10 @@ func (p *proc) find(match func(event) bool) (found []event) {
 	return found
 }
 
+var errEnded = errors.New("ended")
+
 // await returns when n events match, or an error with the number of matches when the
-// process has ended or d has passed.
+// process has ended (errEnded) or d has passed.
 func (p *proc) await(d time.Duration, n int, what string, match func(event) bool) error {
 	limit := time.NewTimer(d)
 	defer limit.Stop()
@@ -232,14 +234,14 @@ func (p *proc) await(d time.Duration, n int, what string, match func(event) bool
 			if have = len(p.find(match)); have >= n {
 				return nil
 			}
-			return fmt.Errorf("rank %d: ended (%v) with %d of %d: %s\n%s", p.rank, p.err, have, n, what, p.complaints())
+			return fmt.Errorf("rank %d: %w (%v) with %d of %d: %s\n%s", p.rank, errEnded, p.err, have, n, what, p.complaints())
 		case <-limit.C:
 			return fmt.Errorf("rank %d: %d of %d within %v: %s: %v\n%s", p.rank, have, n, d, what, p.find(match), p.complaints())
 		}
 	}
 }
 
-// complaints returns the end of the rank's standard error and of its reports.
+// complaints returns both ends of the rank's standard error, and the end of its reports.
 func (p *proc) complaints() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -253,6 +255,28 @@ func (p *proc) complaints() string {
 	}
 	return s
 }
+
+// crashed reports whether the rank has ended by a panic, a fatal error of Go's runtime or a fault, other than
+// one for which the system refused the runtime what it needs.
+func (p *proc) crashed() bool {
+	p.mu.Lock()
+	text := p.stderr.String()
+	p.mu.Unlock()
+	if runtimeGaveUp(text) {
+		return false
+	}
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) {
+		st := exit.Sys().(syscall.WaitStatus)
+		if exit.ExitCode() == panicked || st.Signaled() && (st.Signal() == syscall.SIGSEGV || st.Signal() == syscall.SIGBUS) {
+			return true
+		}
+	}
+	return slices.ContainsFunc([]string{"panic: ", "fatal error: ", "SIGSEGV", "SIGBUS"}, func(crash string) bool { return strings.Contains(text, crash) })
+}
+
+// panicked is the exit code of a Go program that has panicked. Ranks exit with 1 otherwise.
+const panicked = 2
 
 func is(ev string) func(event) bool { return func(e event) bool { return e.Ev == ev } }
 

@@ -49,7 +49,7 @@ func limits(ctx context.Context, r *round) {
 	}
 	defer j.kill()
 	for _, p := range j.procs {
-		if err := p.await(startLimit, 1, "begins, or knows why not ("+what+")", decided); err != nil && !strings.Contains(err.Error(), "ended") {
+		if err := p.await(startLimit, 1, "begins, or knows why not ("+what+")", decided); err != nil && !errors.Is(err, errEnded) {
 			r.fault("%v", err)
 			return
 		}
@@ -66,12 +66,8 @@ func limits(ctx context.Context, r *round) {
 			r.fault("%s at rank %d: rank %d hangs\n%s", what, poor, p.rank, p.complaints())
 			return
 		}
-		text := p.complaints()
-		for _, crash := range []string{"panic: ", "fatal error: ", "SIGSEGV", "SIGBUS"} {
-			if strings.Contains(text, crash) && !runtimeGaveUp(text) {
-				r.fault("%s at rank %d: rank %d crashed\n%s", what, poor, p.rank, text)
-				break
-			}
+		if p.crashed() {
+			r.fault("%s at rank %d: rank %d crashed (%v)\n%s", what, poor, p.rank, p.err, p.complaints())
 		}
 		for _, e := range p.find(is("fail")) {
 			if e.Kind == "untyped" {

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -100,10 +101,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "chaos:", err)
 		return 2
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+	ctx, stop := signal.NotifyContext(context.Background(), slices.DeleteFunc(ends, signal.Ignored)...) // nohup
 	defer stop()
 	if c.vm != "" {
 		return inGuest(ctx, c, stdout, stderr)
+	}
+	if c.json != "" { // rather than lose the results of hours
+		if err := save(c.json, nil); err != nil {
+			fmt.Fprintln(stderr, "chaos:", err)
+			return 2
+		}
 	}
 	rounds := c.run(ctx, stderr)
 	table(stdout, c.parts, rounds)
