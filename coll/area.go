@@ -160,7 +160,7 @@ func reached(word, want uint64) bool { return want <= word && word < tellBack }
 // free reports whether all ranks have told that the half of an operation is free. b.mu is
 // held.
 func (b *board) free(o *operation) bool {
-	if o.gate.flag == 0 || b.met.Load() >= o.gate.flag {
+	if o.gate.flag <= b.met.Load() {
 		return true
 	}
 	for r := range b.t.ranks {
@@ -223,11 +223,11 @@ func (b *board) tellsOther(mine call, rank int, line []byte) error {
 // waitsFor reports whether an operation by shared memory needs what a peer has not told: that its half
 // is free, or what a step waits for. o.mu is held.
 func (b *board) waitsFor(o *operation, peer int) bool {
-	word := onesided.Load64(b.came[b.area.lineOf(peer, o.gate.flag)+tellSize-8:])
-	if g := o.gate; o.plan.writes && g.flag > b.met.Load() && !reached(word, g.want) {
+	told := func(flag uint64) uint64 { return onesided.Load64(b.came[b.area.lineOf(peer, flag)+tellSize-8:]) }
+	if g := o.gate; o.plan.writes && g.flag > b.met.Load() && !reached(told(g.flag), g.want) {
 		return true
 	}
-	word = onesided.Load64(b.came[b.area.lineOf(peer, o.flag)+tellSize-8:])
+	word := told(o.flag)
 	for i := range o.plan.steps {
 		if s := &o.plan.steps[i]; s.kind == stepWait && int(s.peer) == peer && !reached(word, o.flag<<tellBits|uint64(s.slot)) {
 			return true
