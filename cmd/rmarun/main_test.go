@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -277,6 +278,19 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 }
 
+// piped starts cmd with both outputs in one pipe, of which it returns the reader.
+func piped(t *testing.T, cmd *exec.Cmd) (out *os.File, in io.Writer) {
+	t.Helper()
+	out, w, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = w, w
+	in, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	w.Close()
+	return out, in
+}
+
 // Ranks may save their data when nobody reads the output any longer.
 func TestClosedOutput(t *testing.T) {
 	t.Parallel()
@@ -302,13 +316,7 @@ func TestClosedOutput(t *testing.T) {
 				}
 			}
 			cmd := command(t, append(c.args, "-n", "2", "sh", "-c", c.script, file)...)
-			r, w, err := os.Pipe()
-			require.NoError(t, err)
-			cmd.Stdout, cmd.Stderr = w, w
-			in, err := cmd.StdinPipe()
-			require.NoError(t, err)
-			require.NoError(t, cmd.Start())
-			w.Close()
+			r, in := piped(t, cmd)
 			both("up")
 			r.Close()
 			_, _ = in.Write([]byte("go\n")) // the tagged job may have ended
@@ -323,15 +331,9 @@ func TestClosedOutput(t *testing.T) {
 func TestClosedOutputAtTheEnd(t *testing.T) {
 	t.Parallel()
 	cmd := command(t, "--tag", "-n", "1", "sh", "-c", `read x; echo x`)
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	cmd.Stdout, cmd.Stderr = w, w
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	w.Close()
+	r, in := piped(t, cmd)
 	r.Close()
-	_, err = in.Write([]byte("go\n"))
+	_, err := in.Write([]byte("go\n"))
 	require.NoError(t, err)
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
