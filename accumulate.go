@@ -16,8 +16,9 @@ import (
 // GetAccumulate is Accumulate that returns the previous values: old[i] is set to the value
 // that dst[i] had just before it was combined with src[i]. The slices have the same length
 // (ErrLength), may be memory of any kind, and belong to the engine until the request is
-// complete. They must not overlap, unless they are the same. With NoOp, src may be nil; old is then a copy whose elements were each read
-// atomically, in order with accumulates. A Get promises neither.
+// complete. They must not overlap, unless they are the same. With NoOp, src may be nil; old is
+// then a copy whose elements were each read atomically, in order with accumulates. A Get
+// promises neither.
 //
 //	rma.GetAccumulate(p, tickets, at, rma.Sum, counts).Wait(ctx) // reserves a range in each bin
 //

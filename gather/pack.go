@@ -7,12 +7,12 @@ import (
 )
 
 // DefaultThreshold is the size in bytes from which registered memory is sent in place.
-// With 32 messages whose memory is reused after each gather, both methods cost the same at 64 bytes
-// over SoftRoCE, at 128 over shm and at 512 over tcp (rmabench ablate compares them, study "gather source"). Why
-// not smaller: a piece in place needs a completion and holds the sender's memory until
-// then, an adapter fetches it over the bus separately, and below 512 bytes shm gains at
-// most 200 ns per message. Why not larger: at 1 KiB copying costs 3.7 times as much over
-// SoftRoCE, 1.6 times over shm, 1.1 times over tcp.
+// With 32 messages whose memory is reused after each gather, both methods cost the same at
+// 64 bytes over SoftRoCE, at 128 over shm and at 512 over tcp (rmabench ablate compares
+// them, study "gather source"). Why not smaller: a piece in place needs a completion and
+// holds the sender's memory until then, an adapter fetches it over the bus separately, and
+// below 512 bytes shm gains at most 200 ns per message. Why not larger: at 1 KiB copying
+// costs 3.7 times as much over SoftRoCE, 1.6 times over shm, 1.1 times over tcp.
 const DefaultThreshold = 512
 
 // Message is one message of a batch.
